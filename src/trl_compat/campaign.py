@@ -1,0 +1,220 @@
+"""One run of a selection of cells: what pytest and its workers need to know to run any of them.
+
+The campaign is written to a file, so that every worker process of pytest-xdist rebuilds the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from trl_compat import advisories, matrix
+from trl_compat.cells import Cell
+from trl_compat.environments import EnvironmentFailed, Unavailable, build, interpreters, locks
+from trl_compat.errors import BadInput
+from trl_compat.execution import bundle
+from trl_compat.execution.runner import StackRunner, unsound
+from trl_compat.expectations import Expectation
+from trl_compat.outcomes import Launch, Observation, Outcome, Verdict, decide
+from trl_compat.project import Project
+from trl_compat.runtime.spec import CellSpec
+from trl_compat.store import CellRecord, Store, Surroundings, content_key
+
+
+class Order(BaseModel):
+    """The campaign as data.
+
+    Attributes:
+        cells: what to run, in order.
+        limit: seconds after which a cell counts as hanging.
+        preload: False starts every cell by plain ``torchrun``.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    root: Path
+    matrix_file: Path
+    reports: Path
+    state: Path
+    models: dict[str, str]
+    cells: list[Cell]
+    limit: float
+    preload: bool = True
+
+    @property
+    def project(self) -> Project:
+        """The folders of the project."""
+        return Project(self.root, self.matrix_file, self.reports, self.state)
+
+
+class Campaign:
+    """Runs cells of an order, one stack at a time, and keeps what it observes."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.project = order.project
+        self.matrix = matrix.load(self.project.matrix_file)
+        self.catalogue = advisories.load(self.project.advisories, self.project.reproductions)
+        self.store = Store(self.project.state)
+        self.runtime_digest = bundle.digest()
+        self._stack: str | None = None
+        self._runner: StackRunner | None = None
+        self._environment: build.Environment | None = None
+        self._failed: EnvironmentFailed | None = None
+
+    def close(self) -> None:
+        """Ends every process of the campaign."""
+        if self._runner is not None:
+            self._runner.close()
+        self._runner, self._stack, self._environment, self._failed = None, None, None, None
+
+    def reproduction(self, cell: Cell) -> Path:
+        """The module that a cell runs."""
+        reproduction = self.catalogue[cell.failure].reproduction
+        assert reproduction is not None
+        return self.project.reproductions / f"{reproduction.module}.py"
+
+    def conditions(self, cell: Cell) -> dict[str, object]:
+        """The conditions of a cell's variant."""
+        reproduction = self.catalogue[cell.failure].reproduction
+        assert reproduction is not None
+        return dict(reproduction.conditions_of(cell.variant))
+
+    def key(self, cell: Cell, lock_sha256: str) -> str:
+        """The content key under which the cell would be observed now."""
+        return content_key(
+            cell,
+            lock_sha256=lock_sha256,
+            conditions=self.conditions(cell),
+            reproduction=self.reproduction(cell),
+            model_digest=self.order.models[cell.model],
+            runtime_digest=self.runtime_digest,
+            fix_digest=bundle.fix_digest(cell.entry),
+        )
+
+    def known(self, cell: Cell) -> CellRecord | None:
+        """The record of a cell if nothing changed since; looks at the cache, resolves nothing."""
+        lock_sha256 = self._kept_lock(cell.stack)
+        return self.store.current(cell, self.key(cell, lock_sha256)) if lock_sha256 else None
+
+    @functools.cache  # noqa: B019 - a campaign lives as long as its process
+    def _kept_lock(self, stack: str) -> str | None:
+        try:
+            wanted = self.matrix.stacks[stack]
+            return locks.kept(wanted, interpreters.find(wanted.python))
+        except EnvironmentFailed:
+            return None
+
+    def run(self, cell: Cell) -> Verdict:
+        """Runs a cell, confirms it by plain ``torchrun`` if it surprises, and keeps the record.
+
+        Raises:
+            BadInput: the disk is full.
+        """
+        environment = self._ready(cell.stack)
+        if environment is None:
+            assert self._failed is not None
+            unavailable = isinstance(self._failed, Unavailable)
+            outcome = Outcome.UNAVAILABLE if unavailable else Outcome.UNRESOLVABLE
+            seen = [unsound(outcome, str(self._failed), world_size=cell.world_size)]
+            return self._keep(cell, "", None, seen)
+        first = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
+        seen = [self._observe(cell, first)]
+        if not agrees(cell.expectation, self._judge(cell, seen[0])):
+            seen.append(self._observe(cell, Launch.TORCHRUN))
+        surroundings = Surroundings(
+            lock_sha256=environment.lock.sha256, packages=environment.lock.packages
+        )
+        return self._keep(cell, self.key(cell, environment.lock.sha256), surroundings, seen)
+
+    def _observe(self, cell: Cell, launch: Launch) -> Observation:
+        assert self._runner is not None
+        try:
+            spec = CellSpec(
+                cell=cell.id,
+                reproduction=str(self.reproduction(cell)),
+                variant=cell.variant,
+                conditions=self.conditions(cell),
+                model=cell.model,
+                model_dir=str(self.project.models / cell.model),
+                world_size=cell.world_size,
+                device=cell.device,
+                folder=str(self._runner.folder(cell.failure)),
+                fix=cell.entry,
+            )
+            return self._runner.run(spec, limit=self.order.limit, launch=launch)
+        except OSError as error:
+            raise BadInput(f"cell {cell.id}: {error.strerror or error}; the results so far are kept") from None
+
+    def _keep(
+        self, cell: Cell, key: str, surroundings: Surroundings | None, seen: list[Observation]
+    ) -> Verdict:
+        record = CellRecord(
+            key=key, cell_id=cell.id, surroundings=surroundings, observations=tuple(seen)
+        )
+        self.store.write(record)
+        return self.verdict(cell, record)
+
+    def verdict(self, cell: Cell, record: CellRecord) -> Verdict:
+        """The verdict on a record: that of its observations if they agree, else ``unstable``."""
+        verdicts = [self._judge(cell, seen) for seen in record.observations]
+        outcomes = sorted({verdict.outcome for verdict in verdicts})
+        if len(outcomes) > 1:
+            reason = f"two runs of it differ: {' and '.join(outcomes)}"
+            return Verdict(outcome=Outcome.UNSTABLE, reason=reason, error=verdicts[0].error)
+        return verdicts[0]
+
+    def judge_each(self, cell: Cell, record: CellRecord) -> list[Verdict]:
+        """The verdict on every single observation of a record."""
+        return [self._judge(cell, seen) for seen in record.observations]
+
+    def _judge(self, cell: Cell, observed: Observation) -> Verdict:
+        advisory = self.catalogue[cell.failure]
+        return decide(observed, advisory, self.catalogue.masks, self._control(cell))
+
+    def _control(self, cell: Cell) -> Outcome | None:
+        """Outcome of the control of a cell, if it has one and that was run."""
+        advisory = self.catalogue[cell.failure]
+        assert advisory.reproduction is not None
+        if cell.is_control or advisory.reproduction.control is None:
+            return None
+        changes = {"variant": advisory.reproduction.control, "fix": None, "entry": None}
+        control = cell.model_copy(update={**changes, "wrong_fix": False, "is_control": True})
+        record = self.store.read(control.id)
+        return self.verdict(control, record).outcome if record is not None else None
+
+    def _ready(self, stack: str) -> build.Environment | None:
+        """The environment of a stack, its runner started; None if it cannot be made."""
+        if stack != self._stack:
+            self.close()
+            self._stack = stack
+            try:
+                self._environment = build.ensure(stack, self.matrix.stacks[stack])
+            except EnvironmentFailed as error:
+                self._failed = error
+                return None
+            device = self.order.cells[0].device
+            self._runner = StackRunner(
+                self._environment, device=device, preload=self.order.preload
+            )
+        return self._environment
+
+
+def agrees(expected: Expectation, verdict: Verdict) -> bool:
+    """Whether a verdict is what the advisories predict.
+
+    A cell that could not be run contradicts nothing.
+    """
+    if verdict.outcome is Outcome.UNAVAILABLE:
+        return True
+    if verdict.outcome is not expected.outcome:
+        return False
+    match expected.outcome:
+        case Outcome.REPRODUCED:
+            return expected.symptom in (None, verdict.symptom)
+        case Outcome.MASKED:
+            return expected.masked_by in (None, verdict.masked_by)
+        case _:
+            return True

@@ -1,0 +1,98 @@
+"""Which indexes uv is to use: pip's settings, carried over where uv's own are not set.
+
+uv does not read pip's configuration.  A machine whose pip finds packages on a mirror or a CPU build
+of torch in a folder would otherwise resolve something else than its user's pip does.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+# pip's setting → the variables by which uv can be told the same, the first of which we would set.
+CARRIED = {
+    "index-url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+    "extra-index-url": ("UV_EXTRA_INDEX_URL", "UV_INDEX"),
+    "find-links": ("UV_FIND_LINKS",),
+}
+UV_FILE_KEYS = {
+    "index-url": ("index-url", "index"),
+    "extra-index-url": ("extra-index-url", "index"),
+    "find-links": ("find-links",),
+}
+
+
+def pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """pip's index settings: configuration files first, environment variables over them."""
+    found: dict[str, list[str]] = {}
+    for path in _pip_files(environ):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (OSError, configparser.Error, UnicodeDecodeError):
+            continue  # pip itself complains about it; it is no reason for us to stop
+        for section in ("global", "install"):
+            for name in CARRIED:
+                if parser.has_option(section, name):
+                    found[name] = parser.get(section, name).split()
+    for name in CARRIED:
+        value = environ.get("PIP_" + name.upper().replace("-", "_"))
+        if value:
+            found[name] = value.split()
+    return found
+
+
+def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables to add so that uv looks where pip would.
+
+    pip takes the best version from all indexes alike, hence the index strategy.
+    """
+    set_in_file = _uv_file_keys(environ)
+    added: dict[str, str] = {}
+    for name, values in pip_settings(environ).items():
+        if any(environ.get(variable) for variable in CARRIED[name]):
+            continue
+        if any(key in set_in_file for key in UV_FILE_KEYS[name]):
+            continue
+        separator = "," if name == "find-links" else " "
+        added[CARRIED[name][0]] = separator.join(_absolute(value) for value in values)
+    if "UV_EXTRA_INDEX_URL" in added and not environ.get("UV_INDEX_STRATEGY"):
+        added["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return added
+
+
+def _absolute(value: str) -> str:
+    return value if "://" in value else str(Path(value).expanduser().resolve())
+
+
+def _pip_files(environ: Mapping[str, str]) -> list[Path]:
+    chosen = environ.get("PIP_CONFIG_FILE")
+    if chosen == os.devnull:
+        return []
+    home = Path(environ.get("HOME", "~")).expanduser()
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    files = [
+        Path("/etc/xdg/pip/pip.conf"),
+        Path("/etc/pip.conf"),
+        home / ".pip" / "pip.conf",
+        config / "pip" / "pip.conf",
+        Path(sys.prefix) / "pip.conf",
+    ]
+    return files + ([Path(chosen)] if chosen else [])
+
+
+def _uv_file_keys(environ: Mapping[str, str]) -> set[str]:
+    home = Path(environ.get("HOME", "~")).expanduser()
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    keys: set[str] = set()
+    for path in (Path("/etc/uv/uv.toml"), config / "uv" / "uv.toml"):
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+            continue
+        keys.update(data, data.get("pip", {}))
+    return keys

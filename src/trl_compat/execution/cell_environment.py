@@ -1,0 +1,55 @@
+"""The environment variables of a cell: built from nothing, so that nothing of the user leaks in.
+
+No tokens, no credentials, no proxies, no caches, no hub: old releases with known holes run here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# What a driver or a loader of the machine needs to be found; no secret is ever kept in these.
+PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TZ", "SYSTEMROOT")
+
+
+def build(python: Path, home: Path, extensions: Path, *, device: str, run_id: str) -> dict[str, str]:
+    """The whole environment of the processes of a stack.
+
+    Args:
+        python: the stack's interpreter; its folder comes first on the path.
+        home: a private folder that stands for home, caches and temporary files.
+        extensions: the stack's own folder for compiled extensions.
+        device: ``cpu`` hides every GPU.
+        run_id: marks all processes of this run, so that left-overs can be told.
+    """
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    env |= {
+        "PATH": os.pathsep.join([str(python.parent), "/usr/local/bin", "/usr/bin", "/bin"]),
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "LANG": "C.UTF-8",
+        "USER": "cell",  # getpass.getuser() must not need the machine's user database
+        "HF_HOME": str(home / "huggingface"),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "WANDB_MODE": "disabled",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_EXTENSIONS_DIR": str(extensions),
+        "TRITON_CACHE_DIR": str(home / "triton"),
+        "MASTER_ADDR": "127.0.0.1",
+        "OMP_NUM_THREADS": "1",  # what torchrun sets for more than one rank
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONHASHSEED": "0",
+        "TRL_COMPAT_RUN": run_id,
+    }
+    if device == "cpu":
+        env |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+    elif "CUDA_VISIBLE_DEVICES" in os.environ:
+        env["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
+    return env

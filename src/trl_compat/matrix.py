@@ -1,0 +1,184 @@
+"""matrix.yaml: the stacks, the profiles that select among them, and what is left out and why."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from packaging.version import InvalidVersion, Version
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from trl_compat import documents
+from trl_compat.errors import BadInput
+
+PACKAGES = ("torch", "trl", "transformers", "deepspeed", "accelerate", "peft")
+NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
+GIT = re.compile(r"git\+(?P<url>https://[\w./-]+)@(?P<commit>[0-9a-f]{7,40})")
+
+
+def _plain_version(value: Any) -> Any:
+    # YAML reads 2.10 as the number 2.1; a version must be quoted or have two dots.
+    if isinstance(value, float):
+        raise ValueError(f"write the version in quotes ('{value}' was read as a number)")
+    return value
+
+
+def _version(value: str) -> str:
+    if not GIT.fullmatch(value):
+        try:
+            Version(value)
+        except InvalidVersion:
+            raise ValueError(
+                f"'{value}' is neither a version nor git+https://...@<commit>"
+            ) from None
+    return value
+
+
+ExactVersion = Annotated[str, BeforeValidator(_plain_version)]
+
+
+class Record(BaseModel):
+    """Base of everything that is read from files: unknown keys are refused, nothing is mutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Stack(Record):
+    """Exact versions of the packages under test, and the day that pins everything below them.
+
+    ``only`` limits a stack to some failures (with ``why``), for trees that exist for one of them.
+    """
+
+    as_of: datetime.date
+    python: ExactVersion = "3.11"
+    torch: ExactVersion
+    trl: ExactVersion
+    transformers: ExactVersion
+    deepspeed: ExactVersion
+    accelerate: ExactVersion
+    peft: ExactVersion
+    with_: tuple[str, ...] = Field(default=(), alias="with")
+    only: tuple[str, ...] = ()
+    why: str = ""
+
+    @field_validator(*PACKAGES, "python")
+    @classmethod
+    def _exact(cls, value: str) -> str:
+        return _version(value)
+
+    def version(self, package: str) -> Version | None:
+        """The release of a package; None where the stack takes a git commit of it."""
+        value = getattr(self, package, None)
+        return Version(value) if value and not GIT.fullmatch(value) else None
+
+    def commit(self, package: str) -> str | None:
+        """The git commit of a package; None where the stack takes a release."""
+        match = GIT.fullmatch(getattr(self, package, "") or "")
+        return match["commit"] if match else None
+
+    def requirements(self) -> list[str]:
+        """The stack as pip requirements."""
+        wanted = []
+        for package in PACKAGES:
+            value = getattr(self, package)
+            wanted.append(f"{package} @ {value}" if GIT.fullmatch(value) else f"{package}=={value}")
+        return [*wanted, *self.with_]
+
+
+class Profile(Record):
+    """A named selection of cells; an empty list means all."""
+
+    about: str
+    stacks: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    world_size: int = Field(default=2, ge=2, le=8)
+
+
+class Exclude(Record):
+    """Cells that are not run, with the reason; a field that is left out matches everything."""
+
+    reason: str = Field(min_length=10)
+    stack: str | None = None
+    failure: str | None = None
+    variant: str | None = None
+    model: str | None = None
+
+    def covers(self, *, stack: str, failure: str, variant: str, model: str) -> bool:
+        """Whether this exclude names the cell."""
+        pairs = (
+            (self.stack, stack),
+            (self.failure, failure),
+            (self.variant, variant),
+            (self.model, model),
+        )
+        return all(wanted is None or wanted == actual for wanted, actual in pairs)
+
+
+class Matrix(Record):
+    """The whole file."""
+
+    models: tuple[str, ...]
+    stacks: dict[str, Stack]
+    profiles: dict[str, Profile]
+    excludes: tuple[Exclude, ...] = ()
+
+    @field_validator("stacks")
+    @classmethod
+    def _names(cls, stacks: dict[str, Stack]) -> dict[str, Stack]:
+        for name in stacks:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"stack name '{name}' may have only a-z, 0-9, '.', '+' and '-'")
+        return stacks
+
+    @model_validator(mode="after")
+    def _references(self) -> Matrix:
+        for name, profile in self.profiles.items():
+            for kind, wanted, known in (
+                ("stack", profile.stacks, self.stacks),
+                ("model", profile.models, self.models),
+            ):
+                for item in wanted:
+                    if item not in known:
+                        raise ValueError(f"profile '{name}': {unknown(kind, item, known)}")
+        for exclude in self.excludes:
+            if exclude.stack is not None and exclude.stack not in self.stacks:
+                raise ValueError(f"excludes: {unknown('stack', exclude.stack, self.stacks)}")
+            if exclude.model is not None and exclude.model not in self.models:
+                raise ValueError(f"excludes: {unknown('model', exclude.model, self.models)}")
+        return self
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """``unknown stack 'x'; did you mean 'y'?`` or the list of what there is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names)}"
+    return f"unknown {kind} '{name}'; {hint}"
+
+
+def choose(kind: str, wanted: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """The wanted names, or all known ones when none is wanted.
+
+    Raises:
+        BadInput: a wanted name is not known; the nearest one is suggested.
+    """
+    known = tuple(known)
+    for name in wanted:
+        if name not in known:
+            raise BadInput(unknown(kind, name, known))
+    return tuple(wanted) or known
+
+
+def load(path: Path) -> Matrix:
+    """Reads a matrix file.
+
+    Raises:
+        BadInput: see :func:`trl_compat.documents.load`.
+    """
+    return documents.load(path, Matrix)

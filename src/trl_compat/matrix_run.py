@@ -1,0 +1,247 @@
+"""``trl-compat matrix``: plan, run what is not known yet, write results and reports.
+
+The exit code says whether every cell is as the advisories predict.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from trl_compat import advisories, matrix, project, report, results
+from trl_compat.campaign import Campaign, Order, agrees
+from trl_compat.cells import Cell, Plan, Selection, plan
+from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
+from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.project import Project
+from trl_compat.report import terminal
+from trl_compat.store import CellRecord
+
+
+class Options(BaseModel):
+    """How to run, as opposed to what (:class:`~trl_compat.cells.Selection`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    jobs: int
+    fresh: bool = False
+    limit: float = 300.0
+    preload: bool = True
+    command: str = "nox -s matrix"
+
+
+def run(where: Project, selection: Selection, options: Options) -> int:
+    """Runs a selection to its end and gives the exit code.
+
+    Raises:
+        BadInput: anything wrong in the files or names that were given.
+        HarnessError: pytest itself failed.
+    """
+    table = matrix.load(where.matrix_file)
+    catalogue = advisories.load(where.advisories, where.reproductions)
+    planned = plan(table, catalogue, selection)
+    if not planned.cells:
+        raise BadInput("nothing is selected: no failure of this selection has such a variant")
+    models = project.check_models(where, table.models)
+    previous = results.read(where.reports / "results.json")
+    order = Order(
+        root=where.root,
+        matrix_file=where.matrix_file,
+        reports=where.reports,
+        state=where.state,
+        models=models,
+        cells=planned.cells,
+        limit=options.limit,
+        preload=options.preload,
+    )
+    campaign = Campaign(order)
+    todo = [cell for cell in planned.cells if options.fresh or campaign.known(cell) is None]
+    display = terminal.Display(
+        total=len(planned.cells),
+        reused=len(planned.cells) - len(todo),
+        describe=_describer(campaign, todo),
+    )
+    interrupted = bool(todo) and _execute(order, todo, options, display)
+    finished = [
+        (cell, record)
+        for cell in planned.cells
+        if (record := campaign.store.read(cell.id)) is not None
+    ]
+    document = _document(campaign, planned, finished, previous, selection, options)
+    report.write_all(where.reports, document, catalogue)
+    ours = {cell.id for cell in planned.cells}
+    display.finish(document, [c for c in document.cells if c.id in ours], catalogue, interrupted)
+    if interrupted:
+        return EXIT_FINDINGS
+    return _exit_code([c for c in document.cells if c.id in ours])
+
+
+def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
+    by_id = {cell.id: cell for cell in cells}
+
+    def describe(cell_id: str) -> tuple[Cell, Verdict, float, bool]:
+        cell, record = by_id[cell_id], campaign.store.read(cell_id)
+        if record is None:
+            raise LookupError(cell_id)
+        verdict = campaign.verdict(cell, record)
+        return cell, verdict, record.observations[0].seconds, agrees(cell.expectation, verdict)
+
+    return describe
+
+
+def _execute(order: Order, todo: list[Cell], options: Options, display: terminal.Display) -> bool:
+    """Runs cells through pytest; True if the user interrupted it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="trl-compat-order-") as file:
+        file.write(order.model_copy(update={"cells": todo}).model_dump_json())
+        file.flush()
+        arguments = [
+            str(order.project.reproductions),
+            f"--campaign={file.name}",
+            "-c",
+            str(_empty_configuration()),
+            f"--rootdir={order.project.root}",
+            "-p",
+            "trl_compat.pytest_plugin",
+            "-p",
+            "no:terminal",
+            "-p",
+            "no:cacheprovider",
+        ]
+        if options.jobs > 1:
+            arguments += ["-p", "xdist", "-n", str(options.jobs), "--dist", "loadgroup"]
+            arguments += ["--max-worker-restart", "2"]
+        with display:
+            status = pytest.main(arguments, plugins=[display])
+    match status:
+        case pytest.ExitCode.OK | pytest.ExitCode.TESTS_FAILED:
+            return False
+        case pytest.ExitCode.INTERRUPTED:
+            return True
+        case _:
+            raise HarnessError(f"pytest ended with {status!r}; the results so far are kept")
+
+
+def _empty_configuration() -> Path:
+    """A pytest configuration of our own, so that the project's own options do not apply."""
+    return Path(__file__).with_name("pytest_cells.ini")
+
+
+def _document(
+    campaign: Campaign,
+    planned: Plan,
+    finished: Iterable[tuple[Cell, CellRecord]],
+    previous: results.Results | None,
+    selection: Selection,
+    options: Options,
+) -> results.Results:
+    """The results of this run, over those of earlier runs that are still about this matrix."""
+    cells: dict[str, results.CellResult] = {}
+    stacks: dict[str, results.StackResult] = {}
+    for old in previous.cells if previous else ():
+        known = previous is not None and old.stack in campaign.matrix.stacks
+        if known and old.failure in campaign.catalogue.failures:
+            cells[old.id] = old
+            assert previous is not None
+            if old.stack in previous.stacks:
+                stacks[old.stack] = previous.stacks[old.stack]
+    for cell, record in finished:
+        cells[cell.id] = _cell_result(campaign, cell, record)
+        if record.surroundings is not None or cell.stack not in stacks:
+            stacks[cell.stack] = _stack_result(campaign, cell.stack, record)
+    order = {name: place for place, name in enumerate(campaign.matrix.stacks)}
+    ordered = sorted(cells.values(), key=lambda c: (order[c.stack], c.failure, c.variant, c.id))
+    return results.Results(
+        generated_at=results.now(),
+        command=options.command,
+        profile=selection.profile,
+        host=results.host(),
+        stacks={name: stacks[name] for name in order if name in stacks},
+        cells=ordered,
+        not_run=[results.NotRunResult(**n.model_dump()) for n in planned.not_run],
+        summary=results.summary(ordered),
+    )
+
+
+def _stack_result(campaign: Campaign, name: str, record: CellRecord) -> results.StackResult:
+    stack = campaign.matrix.stacks[name]
+    surroundings = record.surroundings
+    return results.StackResult(
+        **{p: getattr(stack, p) for p in (*matrix.PACKAGES, "python")},
+        as_of=stack.as_of.isoformat(),
+        lock_sha256=surroundings.lock_sha256 if surroundings else None,
+        packages=surroundings.packages if surroundings else {},
+    )
+
+
+def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.CellResult:
+    verdict = campaign.verdict(cell, record)
+    first = record.observations[0]
+    ranks = first.ranks.values()
+    backend = "gloo" if cell.device == "cpu" else "nccl"
+    log = f"evidence/{cell.id}.log" if first.output else None
+    if log is not None:
+        report.write_log(campaign.project.reports / log, "\n".join(o.output for o in record.observations))
+    return results.CellResult(
+        id=cell.id,
+        stack=cell.stack,
+        failure=cell.failure,
+        variant=cell.variant,
+        model=cell.model,
+        world_size=cell.world_size,
+        backend=backend,
+        fixed=cell.fix is not None,
+        fix=cell.fix,
+        wrong_fix=cell.wrong_fix,
+        control=cell.is_control,
+        outcome=verdict.outcome,
+        expected=cell.expectation.outcome,
+        agrees=agrees(cell.expectation, verdict),
+        reason=verdict.reason,
+        symptom=verdict.symptom,
+        masked_by=verdict.masked_by,
+        signature=_signature(verdict),
+        checks=sorted({check["name"] for rank in ranks for check in rank["checks"]}),
+        stand_ins=sorted({name for rank in ranks for name in rank["stand_ins"]}),
+        evidence=f"{cell.device}-{backend} × {cell.world_size}" if first.ranks else "none",
+        started_at=first.started_at,
+        seconds=first.seconds,
+        launch=first.launch,
+        attempts=[
+            results.Attempt(
+                launch=seen.launch,
+                outcome=judged.outcome,
+                seconds=seen.seconds,
+                signature=_signature(judged),
+            )
+            for seen, judged in zip(
+                record.observations, campaign.judge_each(cell, record), strict=True
+            )
+        ],
+        log=log,
+        command=cell.command(),
+    )
+
+
+def _signature(verdict: Verdict) -> results.Signature | None:
+    if verdict.error is None:
+        return None
+    message = " ".join(verdict.error["message"].split())
+    return results.Signature(
+        exception=verdict.error["exception"],
+        message=message[:500],
+        where=verdict.error["where"],
+    )
+
+
+def _exit_code(cells: list[results.CellResult]) -> int:
+    if any(not cell.agrees for cell in cells):
+        return EXIT_FINDINGS
+    if not any(cell.outcome in (Outcome.PASS, Outcome.REPRODUCED) for cell in cells):
+        # Nothing was really run: staying green here is how gates rot.
+        unreachable = all(cell.outcome is Outcome.UNAVAILABLE for cell in cells)
+        return EXIT_USAGE if unreachable else EXIT_FINDINGS
+    return EXIT_OK

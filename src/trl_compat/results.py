@@ -1,0 +1,229 @@
+"""results.json: what was run and what came of it, schema version 1; every report is made from it.
+
+The models here are the schema; ``schema/results-1.json`` in the package is their JSON Schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+import trl_compat
+from trl_compat.errors import BadInput
+from trl_compat.outcomes import Launch, Outcome
+
+SCHEMA_VERSION = 1
+
+
+class Part(BaseModel):
+    """Base of the schema's parts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Host(Part):
+    """The machine, without its name: operating system, processor, memory and GPUs."""
+
+    os: str
+    cpu: str
+    memory: str
+    gpus: list[str] = []
+    driver: str | None = None
+
+
+class StackResult(Part):
+    """The exact versions of a stack; ``packages`` is everything in its environment."""
+
+    python: str
+    torch: str
+    trl: str
+    transformers: str
+    deepspeed: str
+    accelerate: str
+    peft: str
+    as_of: str
+    lock_sha256: str | None
+    packages: dict[str, str]
+
+
+class Signature(Part):
+    """Type, message and raising place of what was raised first."""
+
+    exception: str
+    message: str
+    where: str
+
+
+class Attempt(Part):
+    """One run of a cell; a cell that surprised has two."""
+
+    launch: Launch
+    outcome: Outcome
+    seconds: float
+    signature: Signature | None
+
+
+class CellResult(Part):
+    """One cell.
+
+    Attributes:
+        fixed: a fix, right or wrong, was applied; ``fix`` is its name.
+        expected: the outcome that the advisories predict.
+        agrees: outcome, symptom and mask are the predicted ones; a cell that could not be run
+            (``unavailable``) contradicts nothing.
+        symptom: which of the advisory's symptoms was seen.
+        checks: post-conditions that were asserted, by name.
+        evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
+        log: path under reports/.
+        command: one line that runs exactly this cell again.
+    """
+
+    id: str
+    stack: str
+    failure: str
+    variant: str
+    model: str
+    world_size: int
+    backend: str
+    fixed: bool
+    fix: str | None
+    wrong_fix: bool = False
+    control: bool = False
+    outcome: Outcome
+    expected: Outcome
+    agrees: bool
+    reason: str
+    symptom: str | None
+    masked_by: str | None
+    signature: Signature | None
+    checks: list[str]
+    stand_ins: list[str]
+    evidence: str
+    started_at: str
+    seconds: float
+    launch: Launch
+    attempts: list[Attempt]
+    log: str | None
+    command: str
+
+
+class NotRunResult(Part):
+    """Cells that the matrix leaves out, with the reason."""
+
+    stack: str
+    failure: str
+    variant: str
+    model: str
+    reason: str
+
+
+class Results(Part):
+    """The whole file."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    generated_at: str
+    harness_version: str = trl_compat.__version__
+    command: str
+    profile: str
+    host: Host
+    stacks: dict[str, StackResult]
+    cells: list[CellResult]
+    not_run: list[NotRunResult] = Field(default_factory=list)
+    summary: dict[str, int]
+
+
+def read(path: Path) -> Results | None:
+    """The results of a file; None if there is none.
+
+    Raises:
+        BadInput: the file is no results file of this schema.
+    """
+    try:
+        return Results.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        first = str(error).splitlines()[0]
+        raise BadInput(
+            f"{path}: not a results file of schema version {SCHEMA_VERSION} ({first}); move it away "
+            "or restore it with git, then run again (observed cells are kept in .trl-compat)"
+        ) from None
+
+
+def write(path: Path, results: Results) -> None:
+    """Writes results atomically, scrubbed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".draft")
+    text = json.dumps(results.model_dump(mode="json"), indent=1, ensure_ascii=False)
+    draft.write_text(scrub(text) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def summary(cells: Iterable[CellResult]) -> dict[str, int]:
+    """How often each outcome came, most frequent first."""
+    return dict(Counter(str(cell.outcome) for cell in cells).most_common())
+
+
+def now() -> str:
+    """This moment, RFC 3339, UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def host() -> Host:
+    """This machine."""
+    memory = psutil.virtual_memory().total / 2**30
+    gpus, driver = _gpus()
+    return Host(
+        os=f"{platform.system()} {platform.machine()}",
+        cpu=f"{_cpu_name()}, {os.cpu_count()} cores",
+        memory=f"{memory:.0f} GiB",
+        gpus=gpus,
+        driver=driver,
+    )
+
+
+def _cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or "unknown"
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+    return match[1].strip() if match else platform.processor() or "unknown"
+
+
+def _gpus() -> tuple[list[str], str | None]:
+    from trl_compat.execution import processes
+
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = processes.run(query)
+    except OSError:
+        return [], None
+    rows = [row.split(", ") for row in done.stdout.splitlines() if done.returncode == 0]
+    return [row[0] for row in rows], rows[0][1] if rows and len(rows[0]) > 1 else None
+
+
+def scrub(text: str) -> str:
+    """The text without home folders, temporary folders, host name and anything like a token."""
+    text = re.sub(r"/(?:home|Users)/[^/\s\"':]+|/root(?=/)", "~", text)
+    text = re.sub(r"(?:/private)?/(?:tmp|var/tmp|var/folders)/[^\s\"':,)]*?trl-compat-\w+", "<cell>", text)
+    text = re.sub(r"~/\.cache/trl-compat|[^\s\"':]*/trl-compat/environments/[^/\s\"]+", "<stack>", text)
+    text = re.sub(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA)[A-Za-z0-9_-]{8,}", "<token>", text)
+    name = socket.gethostname()
+    return text.replace(name, "<host>") if len(name) > 4 else text
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of results.json."""
+    return Results.model_json_schema(mode="serialization")

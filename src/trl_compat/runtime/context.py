@@ -1,0 +1,130 @@
+"""What a scenario is given: the :class:`Rank`, through which it asserts and observes.
+
+Every assertion is registered by name.  A scenario that ends without one is vacuous and is never
+reported as a pass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .spec import CellSpec
+
+
+class PostConditionFailed(AssertionError):
+    """A post-condition of the scenario does not hold: no exception upstream, but a wrong result."""
+
+    def __init__(self, check: str, message: str) -> None:
+        super().__init__(message)
+        self.where = f"check:{check}"
+
+
+class NotApplicable(Exception):
+    """This release has no such trainer or option.
+
+    Attributes:
+        since: first release that has it, or None.
+        until: last release that had it, or None.
+    """
+
+    def __init__(
+        self, reason: str, *, since: str | None = None, until: str | None = None
+    ) -> None:
+        span = [f"since {since}"] * bool(since) + [f"until {until}"] * bool(until)
+        super().__init__(f"{reason} ({', '.join(span)})" if span else reason)
+        self.reason, self.since, self.until = reason, since, until
+
+
+class ControlFailed(Exception):
+    """The scenario met something before the place of interest that makes its verdict worthless."""
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The release segment of a version: ``"0.15.0.dev0+g1"`` → ``(0, 15, 0)``.
+
+    Development versions compare as the release that they lead to, as code of that tree does.
+    """
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+def installed(package: str) -> str:
+    """The version of a package of the stack, or ``""`` where the stack does not have it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def at_least(package: str, version: str) -> bool:
+    """Whether the stack has this release of a package or a later one."""
+    return release(installed(package)) >= release(version)
+
+
+class Rank:
+    """One rank of a cell: its place in the world, its model and its register of checks."""
+
+    def __init__(self, spec: CellSpec) -> None:
+        self.spec = spec
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self.checks: list[dict[str, Any]] = []
+        self.observations: dict[str, Any] = {}
+        self.stand_ins: list[str] = []
+
+    @property
+    def main(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @property
+    def device(self) -> str:
+        """The torch device of this rank, ``cpu`` or ``cuda:N``."""
+        return f"cuda:{self.local_rank}" if self.spec.device == "cuda" else "cpu"
+
+    @property
+    def folder(self) -> Path:
+        """Scratch folder that all ranks of the cell share."""
+        return Path(self.spec.folder)
+
+    def condition(self, name: str, default: Any = None) -> Any:
+        """A setting of the variant, e.g. ``zero_stage``."""
+        return self.spec.conditions.get(name, default)
+
+    def check(self, name: str, holds: Any, message: str) -> None:
+        """Registers an assertion and raises :class:`PostConditionFailed` if it does not hold."""
+        self.checks.append({"name": name, "holds": bool(holds), "message": message})
+        if not holds:
+            raise PostConditionFailed(name, message)
+
+    def precondition(self, name: str, holds: Any, message: str) -> None:
+        """Something that must be so for the verdict to mean anything (the engine is really on).
+
+        It is no assertion about the failure, so it does not save a scenario from being vacuous.
+
+        Raises:
+            ControlFailed: it does not hold.
+        """
+        self.observations.setdefault("preconditions", []).append(name)
+        if not holds:
+            raise ControlFailed(f"{name}: {message}")
+
+    def observe(self, name: str, value: Any) -> None:
+        """Keeps a JSON value with the cell's evidence."""
+        self.observations[name] = value
+
+    def not_applicable(
+        self, reason: str, *, since: str | None = None, until: str | None = None
+    ) -> NoReturn:
+        """Ends the cell: this release has no such thing."""
+        raise NotApplicable(reason, since=since, until=until)
+
+    def use_stand_in(self, name: str) -> None:
+        """Registers that this cell used a stand-in."""
+        if name not in self.stand_ins:
+            self.stand_ins.append(name)

@@ -1,0 +1,122 @@
+"""The parent that has done a stack's imports: reads orders from stdin, forks one launcher a cell.
+
+One line of JSON in, one line of JSON out:
+
+* ``{"spec": PATH}`` forks a launcher for the cell; the answer ``{"pid": N}`` comes at once and
+  ``{"ended": N, "status": S}`` when the launcher is gone (``S`` as ``os.waitstatus_to_exitcode``).
+* end of input ends the parent.
+
+The parent itself never creates a tensor on an accelerator, a process group or a thread, so every
+cell forks from the same state; whatever a cell does dies with its launcher.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from .launch import launch_forked
+from .rank import die_with_parent
+from .spec import CellSpec
+
+# What the scenarios import sooner or later, in the order in which users' scripts do.
+STACK = ("torch", "transformers", "datasets", "accelerate", "deepspeed", "peft", "trl")
+# What those import only when first used (found by profiling a rank): paid once here instead of in
+# every rank.  A release that lacks one of them goes without.
+LAZY = (
+    "torch.distributed.launcher.api",
+    "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
+    "torch.distributed.fsdp",
+    "transformers.models.mistral.modeling_mistral",
+    "transformers.models.qwen2.modeling_qwen2",
+    "transformers.trainer",
+    "transformers.integrations.integration_utils",
+    "transformers.integrations.deepspeed",
+    "deepspeed.runtime.zero.stage3",
+    "trl.models.utils",
+    "trl.trainer.grpo_trainer",
+    "trl.trainer.online_dpo_trainer",
+    "trl.trainer.ppov2_trainer",
+    "trl.trainer.ppo_trainer",
+    "trl.experimental.ppo",
+    "trl.experimental.online_dpo",
+)
+
+
+def import_stack() -> dict[str, str]:
+    """Imports the stack; gives the first line of the error for each module that cannot be."""
+    failed = {}
+    for name in (*STACK, *LAZY):
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # a release may raise anything while it is imported
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return failed
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of its orphaned descendants (Linux), so none is lost sight of.
+
+    The elastic agent starts ranks in sessions of their own: a process group does not hold them.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
+
+
+def run_cell(spec_file: str) -> None:
+    """The forked launcher: runs the cell and leaves without running the parent's exit handlers."""
+    status = 1
+    try:
+        os.setsid()
+        die_with_parent()
+        adopt_orphans()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        spec = CellSpec.read(Path(spec_file))
+        log = os.open(Path(spec.folder) / "launcher.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        launch_forked(spec)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def serve() -> None:
+    """Imports the stack, says so, and serves orders until stdin ends."""
+    die_with_parent()
+    adopt_orphans()
+    # Orders and answers get file descriptors of their own; what a package prints goes to stderr.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    begun = time.monotonic()
+    failed = import_stack()
+    answers.write(
+        json.dumps({"ready": True, "failed": failed, "seconds": time.monotonic() - begun}) + "\n"
+    )
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            answers.close()
+            run_cell(json.loads(line)["spec"])
+        answers.write(json.dumps({"pid": pid}) + "\n")
+        _, status = os.waitpid(pid, 0)
+        answers.write(
+            json.dumps({"ended": pid, "status": os.waitstatus_to_exitcode(status)}) + "\n"
+        )
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,138 @@
+"""What one rank does: capture its output, install stand-ins, apply the fix, run the scenario.
+
+Called by torch's elastic agent, in a fresh process by ``torchrun`` or in one forked from a parent
+that has done the imports (:mod:`.preload`); both run the same :func:`run`.  Whatever happens, a
+record ``rank<N>.json`` is on disk before the process ends, except when a signal kills it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import signature, stand_ins
+from .context import ControlFailed, NotApplicable, PostConditionFailed, Rank
+from .spec import CellSpec
+
+STATUS = {
+    NotApplicable: "not-applicable",
+    ControlFailed: "control-failed",
+    PostConditionFailed: "raised",
+}
+
+
+def load_reproduction(path: str) -> ModuleType:
+    """Imports a reproduction from its file, without putting its folder on the path."""
+    spec = importlib.util.spec_from_file_location("reproduction", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no reproduction at {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reproduction"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def find(entry: str) -> Callable[[], Any]:
+    """The function behind ``module:function``."""
+    module, _, function = entry.partition(":")
+    found: Callable[[], Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def capture_output(folder: Path, rank: int) -> None:
+    """Sends stdout and stderr of this process, C code's too, to ``rank<N>.log``."""
+    log = os.open(folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies (Linux; elsewhere nothing)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+
+
+def seed_everything(seed: int) -> None:
+    """The same seed on every rank, for Python, numpy and torch."""
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def run(spec: CellSpec) -> None:
+    """Runs the scenario of a cell as the rank that the environment names.
+
+    Raises:
+        SystemExit: with status 1 after anything but a clean end; the record says what it was.
+    """
+    die_with_parent()
+    rank = Rank(spec)
+    capture_output(rank.folder, rank.rank)
+    os.chdir(rank.folder)
+    record: dict[str, Any] = {"rank": rank.rank, "pid": os.getpid(), "started": time.time()}
+    try:
+        stand_ins.install(rank)
+        reproduction = load_reproduction(spec.reproduction)
+        seed_everything(spec.seed)
+        if spec.fix:
+            rank.observe("fix", str(find(spec.fix)()))
+        reproduction.scenario(rank)
+        record["status"] = "finished"
+    except BaseException as error:
+        record["status"] = STATUS.get(type(error), "raised")
+        record["error"] = signature.describe(error)
+        print(record["error"]["traceback"], file=sys.stderr, flush=True)
+    record.update(
+        ended=time.time(),
+        checks=rank.checks,
+        observations=rank.observations,
+        stand_ins=rank.stand_ins,
+    )
+    write_record(rank.folder / f"rank{rank.rank}.json", record)
+    if record["status"] not in ("finished", "not-applicable"):
+        sys.exit(1)
+    leave_process_group()
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Writes a record so that a reader sees all of it or nothing."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(record, default=str), encoding="utf-8")
+    draft.replace(path)
+
+
+def leave_process_group() -> None:
+    """Ends the process group, if the scenario made one; ranks must not outrun one another."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        with contextlib.suppress(Exception):
+            dist.barrier()
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run(CellSpec.read(Path(sys.argv[1])))

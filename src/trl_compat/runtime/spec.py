@@ -1,0 +1,55 @@
+"""The order that a cell receives: one JSON file, read by every rank.
+
+It says what to run (reproduction, variant, model, fix) and where; it carries no expectation, so
+nothing inside a cell can know which outcome the advisory predicts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """One cell as its ranks see it.
+
+    Attributes:
+        cell: id of the cell, for messages.
+        reproduction: path of the module that provokes the failure.
+        variant: name of the variant; ``conditions`` are its settings (``strategy``, ``zero_stage``,
+            ``fsdp_version``, ``facet`` ...).
+        model: name of the tiny model; ``model_dir`` is the folder it is loaded from.
+        world_size: number of ranks, 2 to 8.
+        device: ``cpu`` (gloo) or ``cuda`` (NCCL, one GPU per rank).
+        fix: ``module:function`` to call before the scenario, or None.  The module is
+            ``reproduction`` for fixes that exist only to be shown wrong.
+        folder: scratch folder of the cell; rank records and logs are written there.
+        without_stand_ins: names of stand-ins to leave out, to show what they are for.
+    """
+
+    cell: str
+    reproduction: str
+    variant: str
+    conditions: dict[str, Any]
+    model: str
+    model_dir: str
+    world_size: int
+    device: str
+    folder: str
+    fix: str | None = None
+    seed: int = 7
+    without_stand_ins: tuple[str, ...] = ()
+
+    def write(self, path: Path) -> None:
+        """Writes the spec as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> CellSpec:
+        """Reads what :meth:`write` wrote."""
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["without_stand_ins"] = tuple(data.get("without_stand_ins", ()))
+        return cls(**data)

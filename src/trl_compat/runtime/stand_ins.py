@@ -1,0 +1,225 @@
+"""The adaptations that let CPU ranks take the place of GPUs, all of them, in one place.
+
+A stand-in must not touch the code whose behaviour is being judged; it supplies what a machine
+without GPUs lacks, or takes away what gloo does differently from NCCL.  Each says why it exists and
+for which releases it is needed; a cell lists those that it used.  On GPU ranks none is used.
+
+Two kinds: *automatic* ones, installed before the scenario wherever they apply, and *named* ones
+(:func:`far_device`, :func:`forced_fsdp_state`) that a reproduction asks for, because they replace a
+piece of the situation itself and change what the verdict means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from .context import Rank, at_least, installed
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """An automatic adaptation.
+
+    Attributes:
+        name: what cells and reports call it; ``-N`` at the end is its version.
+        reason: why CPU ranks need it, with the source of the fact.
+        needed: whether this stack needs it.
+        install: applies it to the running process.
+    """
+
+    name: str
+    reason: str
+    needed: Callable[[], bool]
+    install: Callable[[], None]
+
+
+def replace(owner: Any, name: str, substitute: Any) -> None:
+    """Sets an attribute that must exist already: a release that renamed it needs a new stand-in.
+
+    Raises:
+        AttributeError: there is nothing of that name to replace.
+    """
+    getattr(owner, name)
+    setattr(owner, name, substitute)
+
+
+def _wait_for_every_all_gather() -> None:
+    from deepspeed import comm
+    from deepspeed.comm import comm as comm_module
+
+    start = comm_module.all_gather_into_tensor
+
+    def start_and_wait(*args: Any, **kwargs: Any) -> Any:
+        handle = start(*args, **kwargs)
+        if handle is not None:
+            handle.wait()
+        return handle
+
+    # ZeRO-3 looks the function up in the package, DeepSpeed's own wrappers in the module.
+    replace(comm, "all_gather_into_tensor", start_and_wait)
+    replace(comm_module, "all_gather_into_tensor", start_and_wait)
+
+
+def _no_shared_memory_op() -> None:
+    # Not "from deepspeed.comm import torch": the package's namespace holds the real torch there.
+    backend = importlib.import_module("deepspeed.comm.torch")
+    replace(backend, "build_shm_op", lambda: None)
+
+
+def _local_size() -> None:
+    os.environ.setdefault("LOCAL_SIZE", os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def _no_grad_in_place_of_inference_mode() -> None:
+    import torch
+
+    replace(torch, "inference_mode", torch.no_grad)
+
+
+def _gloo_for_torchrun_ranks() -> None:
+    from accelerate import state
+    from accelerate.utils import DistributedType
+
+    prepare = state.PartialState._prepare_backend
+
+    def prepare_backend(self: Any, cpu: bool = False, *args: Any, **kwargs: Any) -> Any:
+        backend, distributed_type = prepare(self, cpu, *args, **kwargs)
+        if backend is None and int(os.environ.get("LOCAL_RANK", "-1")) >= 0:
+            return "gloo", DistributedType.MULTI_CPU
+        return backend, distributed_type
+
+    replace(state.PartialState, "_prepare_backend", prepare_backend)
+
+
+AUTOMATIC = (
+    StandIn(
+        "wait-for-every-all-gather-1",
+        "DeepSpeed up to 0.19.6 starts several asynchronous all-gathers and waits for the last one "
+        "only. CUDA streams keep their order, gloo does not: parameters are read before they have "
+        "arrived and ZeRO-3 weights are silently corrupted. Mended upstream afterwards.",
+        lambda: bool(installed("deepspeed")) and not at_least("deepspeed", "0.19.7"),
+        _wait_for_every_all_gather,
+    ),
+    StandIn(
+        "no-shared-memory-op-1",
+        "DeepSpeed's CPU accelerator compiles a shared-memory all-reduce at the first collective "
+        "(25-50 s, and a compiler). GPU ranks never use it; without it the same collective runs on "
+        "gloo.",
+        lambda: bool(installed("deepspeed")),
+        _no_shared_memory_op,
+    ),
+    StandIn(
+        "local-size-1",
+        "DeepSpeed up to 0.15.x counts the sockets of a CPU machine with the program numactl, unless "
+        "LOCAL_SIZE (which its own launcher sets) says how many ranks there are: without either, "
+        "ZeRO-3's backward dies with FileNotFoundError: 'numactl'.",
+        lambda: bool(installed("deepspeed")),
+        _local_size,
+    ),
+    StandIn(
+        "no-grad-for-inference-mode-1",
+        "TRL up to 0.15.2 runs reference models under torch.inference_mode(); gloo's worker threads "
+        "may not write into inference tensors ('Inplace update to inference tensor outside "
+        "InferenceMode'), NCCL's kernels may.",
+        lambda: not at_least("trl", "0.16.0"),
+        _no_grad_in_place_of_inference_mode,
+    ),
+    StandIn(
+        "gloo-for-torchrun-ranks-1",
+        "accelerate from 1.13.0 chooses gloo only when asked for a CPU run, and asking for one turns "
+        "DeepSpeed off: under torchrun without GPUs every rank would believe it is alone.",
+        lambda: at_least("accelerate", "1.13.0"),
+        _gloo_for_torchrun_ranks,
+    ),
+)
+
+
+def install(rank: Rank) -> None:
+    """Installs the automatic stand-ins that this cell needs; none on GPU ranks."""
+    if rank.spec.device != "cpu":
+        return
+    for stand_in in AUTOMATIC:
+        if stand_in.name not in rank.spec.without_stand_ins and stand_in.needed():
+            stand_in.install()
+            rank.use_stand_in(stand_in.name)
+
+
+@contextlib.contextmanager
+def forced_fsdp_state(rank: Rank) -> Iterator[None]:
+    """FSDP on CPU ranks: an accelerator made in this block takes the FSDP plugin that it is given.
+
+    accelerate enters FSDP from a list of GPU-like distributed types only and drops the plugin
+    elsewhere without a word, in every release up to 1.15.0.  This gives the state what that branch
+    gives it.  The device is ``cpu`` and not accelerate's ``cpu:0``, which FSDP refuses
+    ("Inconsistent compute device").  It proves which way a trainer goes under FSDP, and that what
+    comes out is sharded; not how CUDA behaves.
+    """
+    if rank.spec.device != "cpu":
+        yield
+        return
+    import torch
+    from accelerate.state import AcceleratorState, PartialState
+    from accelerate.utils import DistributedType
+
+    original = AcceleratorState.__init__
+
+    def enter(self: Any, *args: Any, fsdp_plugin: Any = None, **kwargs: Any) -> None:
+        original(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
+        if fsdp_plugin is None or self.distributed_type != DistributedType.MULTI_CPU:
+            return
+        if self.mixed_precision != "no":
+            fsdp_plugin.set_mixed_precision(self.mixed_precision)
+        self.fsdp_plugin = fsdp_plugin
+        # Both states: whoever makes an AcceleratorState again copies the partial one over it.
+        for state in (self.__dict__, PartialState._shared_state):
+            state.update(distributed_type=DistributedType.FSDP, device=torch.device("cpu"))
+
+    rank.use_stand_in("forced-fsdp-state-1")
+    replace(AcceleratorState, "__init__", enter)
+    try:
+        yield
+    finally:
+        replace(AcceleratorState, "__init__", original)
+
+
+@contextlib.contextmanager
+def far_device(rank: Rank) -> Iterator[Any]:
+    """A device that is not the CPU: in this block ``accelerator.device`` is ``meta`` on CPU ranks.
+
+    Whether a model was moved cannot be seen where it is loaded on the device that it should go to.
+    ``meta`` is in every build of torch, and a model moved there is moved by the same code as to a
+    GPU.  FSDP asks for a module of the device (``torch.cuda``); meta has none, so it gets one that
+    only knows its name.  Nothing can be computed there.
+
+    Yields:
+        The device, or None on GPU ranks, where the accelerator's own is far enough.
+    """
+    if rank.spec.device != "cpu":
+        yield None
+        return
+    import torch
+    from accelerate import Accelerator
+    from torch.distributed.fsdp._common_utils import _FSDPDeviceHandle
+
+    meta = torch.device("meta")
+    device, from_device = Accelerator.device, _FSDPDeviceHandle.__dict__["from_device"]
+
+    def handle(cls: Any, device: Any) -> Any:
+        if device.type == "meta":
+            return cls(device, SimpleNamespace(current_device=lambda: meta))
+        return from_device.__func__(cls, device)
+
+    rank.use_stand_in("far-device-meta-1")
+    replace(Accelerator, "device", property(lambda self: meta))
+    replace(_FSDPDeviceHandle, "from_device", classmethod(handle))
+    try:
+        yield meta
+    finally:
+        replace(Accelerator, "device", device)
+        replace(_FSDPDeviceHandle, "from_device", from_device)

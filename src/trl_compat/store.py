@@ -1,0 +1,100 @@
+"""What was observed, on disk as it came: one file per cell, written before the next cell begins.
+
+A record keeps the raw observations, not the verdict, so that a corrected advisory corrects the
+verdicts of runs already made.  Its key says under what it was observed; a record whose key is not
+the current one is not used again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trl_compat.cells import Cell
+from trl_compat.outcomes import Observation
+
+
+class Surroundings(BaseModel):
+    """What a stack resolved to: the digest of its lock and the version of every package."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lock_sha256: str
+    packages: dict[str, str]
+
+
+class CellRecord(BaseModel):
+    """A cell's observations, the deciding one first, confirmations after it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str
+    cell_id: str
+    surroundings: Surroundings | None
+    observations: tuple[Observation, ...]
+
+
+class Store:
+    """The folder of records."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "cells"
+
+    def read(self, cell_id: str) -> CellRecord | None:
+        """The record of a cell; None if there is none or it cannot be read (then it runs again)."""
+        path = self._path(cell_id)
+        try:
+            return CellRecord.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def current(self, cell: Cell, key: str) -> CellRecord | None:
+        """The record of a cell if it was observed under this key and says something final."""
+        record = self.read(cell.id)
+        if record is None or record.key != key:
+            return None
+        # What a machine could not reach yesterday it may reach today.
+        return None if any(o.unsound for o in record.observations) else record
+
+    def write(self, record: CellRecord) -> None:
+        """Keeps a record, atomically."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(record.cell_id)
+        draft = path.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text(record.model_dump_json(), encoding="utf-8")
+        draft.replace(path)
+
+    def _path(self, cell_id: str) -> Path:
+        return self._folder / f"{cell_id}.json"
+
+
+def content_key(
+    cell: Cell,
+    *,
+    lock_sha256: str,
+    conditions: dict[str, object],
+    reproduction: Path,
+    model_digest: str,
+    runtime_digest: str,
+    fix_digest: str,
+) -> str:
+    """Digest of everything that can change what is observed in a cell.
+
+    The advisory's text is not part of it: verdicts are decided anew from what was observed.
+    """
+    parts = [
+        cell.id,
+        lock_sha256,
+        json.dumps(conditions, sort_keys=True),
+        hashlib.sha256(reproduction.read_bytes()).hexdigest(),
+        model_digest,
+        runtime_digest,
+        cell.entry or "",
+        fix_digest,
+        cell.device,
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
