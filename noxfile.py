@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import nox
 
+# nox makes its environments with uv, which should look where the user's pip does.
+sys.path.insert(0, str(Path(__file__).parent / "src"))
+from trl_compat.environments.settings import uv_environment
+
+os.environ.update(uv_environment(os.environ))
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "tests"]
 nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "tests"]
 
 
 @nox.session
 def matrix(session: nox.Session) -> None:
-    """Run cells, write reports/, print the table: nox -s matrix -- --help."""
+    """Run cells, write reports/, print the table; options after --, see -- --help."""
     session.install("-e", ".")
     session.run("trl-compat", "matrix", *session.posargs)
 

@@ -13,16 +13,31 @@ import fnmatch
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trl_compat import documents
 from trl_compat.errors import BadInput
 from trl_compat.matrix import PACKAGES, Record, Stack
 
 Value = str | int | bool
+
+
+def _ranges(versions: dict[str, str]) -> dict[str, str]:
+    for package, range_ in versions.items():
+        if package not in (*PACKAGES, "python"):
+            raise ValueError(f"unknown package '{package}'")
+        try:
+            SpecifierSet(range_)
+        except InvalidSpecifier:
+            raise ValueError(f"{package}: '{range_}' is not a version range") from None
+    return versions
+
+
+Ranges = Annotated[dict[str, str], AfterValidator(_ranges)]
+"""PEP 440 version ranges by package; all must hold."""
 
 
 class Severity(enum.StrEnum):
@@ -78,21 +93,9 @@ class Scope(Record):
     A stack that takes a git commit of a package matches only through ``commits`` of that package.
     """
 
-    versions: dict[str, str] = {}
+    versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
     conditions: dict[str, Value | tuple[Value, ...]] = {}
-
-    @field_validator("versions")
-    @classmethod
-    def _ranges(cls, versions: dict[str, str]) -> dict[str, str]:
-        for package, range_ in versions.items():
-            if package not in (*PACKAGES, "python"):
-                raise ValueError(f"unknown package '{package}'")
-            try:
-                SpecifierSet(range_)
-            except InvalidSpecifier:
-                raise ValueError(f"{package}: '{range_}' is not a version range") from None
-        return versions
 
     def covers(self, stack: Stack, conditions: Mapping[str, Any]) -> bool:
         """Whether the stack, under these conditions, lies in the scope."""
@@ -117,30 +120,33 @@ class Affected(Scope):
     symptom: str
 
 
-class Fix(Record):
-    """A smallest change that mends the failure without changing versions; run in every affected cell."""
+class Remedy(Record):
+    """A change that is tried in affected cells, by calling its ``entry`` before the scenario.
+
+    ``versions``, ``commits`` and ``variants`` say where it exists; left out, everywhere.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     entry: str = Field(pattern=r"^[\w.]+:\w+$")
+    versions: Ranges = {}
+    commits: dict[str, tuple[str, ...]] = {}
+    variants: tuple[str, ...] = ()
+
+
+class Fix(Remedy):
+    """A smallest change that mends the failure without changing versions; it must pass."""
+
     summary: str
     snippet: str
     standalone: str = ""
     cost: str = ""
-    versions: dict[str, str] = {}
-    commits: dict[str, tuple[str, ...]] = {}
-    variants: tuple[str, ...] = ()
 
 
-class WrongFix(Record):
+class WrongFix(Remedy):
     """A change that is recommended somewhere and does not mend the failure; run to show it."""
 
-    name: str = Field(pattern=r"^[a-z0-9-]+$")
-    entry: str = Field(pattern=r"^[\w.]+:\w+$")
     why: str
     symptom: str
-    versions: dict[str, str] = {}
-    commits: dict[str, tuple[str, ...]] = {}
-    variants: tuple[str, ...] = ()
 
 
 class Reproduction(Record):
@@ -173,7 +179,7 @@ class Advisory(Record):
     severity: Severity
     cause: str
     references: tuple[Reference, ...]
-    available: dict[str, str] = {}
+    available: Ranges = {}
     symptoms: dict[str, Symptom]
     affected: tuple[Affected, ...]
     reproduction: Reproduction | None = None
@@ -184,9 +190,10 @@ class Advisory(Record):
 
     @model_validator(mode="after")
     def _consistent(self) -> Advisory:
-        for scope in (*self.affected, *self.wrong_fixes):
-            if scope.symptom not in self.symptoms:
-                raise ValueError(f"symptom '{scope.symptom}' is not described")
+        named = [*(a.symptom for a in self.affected), *(w.symptom for w in self.wrong_fixes)]
+        for symptom in named:
+            if symptom not in self.symptoms:
+                raise ValueError(f"symptom '{symptom}' is not described")
         if self.reproduction is None and not self.masks:
             raise ValueError("needs a reproduction, or 'masks: true'")
         return self
@@ -211,6 +218,12 @@ class Catalogue(Record):
     def masks(self) -> tuple[Advisory, ...]:
         """Advisories that can stop another failure's scenario."""
         return tuple(record for _, record in sorted(self.records.items()) if record.masks)
+
+    def reproduction(self, failure: str) -> Reproduction:
+        """How a failure is provoked."""
+        reproduction = self.records[failure].reproduction
+        assert reproduction is not None, f"{failure} only masks others"
+        return reproduction
 
     def __getitem__(self, failure: str) -> Advisory:
         return self.records[failure]

@@ -72,15 +72,12 @@ class Campaign:
 
     def reproduction(self, cell: Cell) -> Path:
         """The module that a cell runs."""
-        reproduction = self.catalogue[cell.failure].reproduction
-        assert reproduction is not None
-        return self.project.reproductions / f"{reproduction.module}.py"
+        module = self.catalogue.reproduction(cell.failure).module
+        return self.project.reproductions / f"{module}.py"
 
     def conditions(self, cell: Cell) -> dict[str, object]:
         """The conditions of a cell's variant."""
-        reproduction = self.catalogue[cell.failure].reproduction
-        assert reproduction is not None
-        return dict(reproduction.conditions_of(cell.variant))
+        return dict(self.catalogue.reproduction(cell.failure).conditions_of(cell.variant))
 
     def key(self, cell: Cell, lock_sha256: str) -> str:
         """The content key under which the cell would be observed now."""
@@ -146,7 +143,9 @@ class Campaign:
             )
             return self._runner.run(spec, limit=self.order.limit, launch=launch)
         except OSError as error:
-            raise BadInput(f"cell {cell.id}: {error.strerror or error}; the results so far are kept") from None
+            raise BadInput(
+                f"cell {cell.id}: {error.strerror or error}; the results so far are kept"
+            ) from None
 
     def _keep(
         self, cell: Cell, key: str, surroundings: Surroundings | None, seen: list[Observation]
@@ -176,11 +175,10 @@ class Campaign:
 
     def _control(self, cell: Cell) -> Outcome | None:
         """Outcome of the control of a cell, if it has one and that was run."""
-        advisory = self.catalogue[cell.failure]
-        assert advisory.reproduction is not None
-        if cell.is_control or advisory.reproduction.control is None:
+        variant = self.catalogue.reproduction(cell.failure).control
+        if cell.is_control or variant is None:
             return None
-        changes = {"variant": advisory.reproduction.control, "fix": None, "entry": None}
+        changes = {"variant": variant, "fix": None, "entry": None}
         control = cell.model_copy(update={**changes, "wrong_fix": False, "is_control": True})
         record = self.store.read(control.id)
         return self.verdict(control, record).outcome if record is not None else None
@@ -196,9 +194,7 @@ class Campaign:
                 self._failed = error
                 return None
             device = self.order.cells[0].device
-            self._runner = StackRunner(
-                self._environment, device=device, preload=self.order.preload
-            )
+            self._runner = StackRunner(self._environment, device=device, preload=self.order.preload)
         return self._environment
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trl_compat.advisories import Advisory, Catalogue, Fix, WrongFix
+from trl_compat.advisories import Catalogue, Remedy, WrongFix
 from trl_compat.expectations import Expectation, applicable_fixes, expect
-from trl_compat.matrix import Matrix, Profile, Stack, choose
+from trl_compat.matrix import Block, Matrix, choose
 from trl_compat.outcomes import Outcome
 
 UNFIXED = "none"
@@ -94,133 +94,133 @@ class Plan(BaseModel):
 def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> Plan:
     """The cells that a selection means.
 
-    Naming stacks selects them whether the profile has them or not.
+    What the user names narrows the profile.  Where that leaves nothing, because the profile does
+    not have it, what is named is taken from the whole matrix.
 
     Raises:
         BadInput: an unknown profile, stack, failure, variant, model or fix.
     """
     (profile_name,) = choose("profile", [selection.profile], matrix.profiles)
-    profile = matrix.profiles[profile_name]
-    stacks = choose("stack", selection.stacks or profile.stacks, matrix.stacks)
-    failures = choose("failure", selection.failures or profile.failures, catalogue.failures)
-    models = choose("model", selection.models or profile.models, matrix.models)
-    _check_names(catalogue, failures, selection)
-    result = Plan()
-    for name in stacks:
-        stack = matrix.stacks[name]
-        cells: dict[str, Cell] = {}
-        for failure in failures:
-            if stack.only and failure not in stack.only:
+    choose("stack", selection.stacks, matrix.stacks)
+    choose("failure", selection.failures, catalogue.failures)
+    choose("model", selection.models, matrix.models)
+    _check_names(catalogue, selection)
+    blocks = matrix.profiles[profile_name].select
+    found = [_narrowed(block, matrix, catalogue, selection) for block in blocks]
+    wanted = [place for places in found for place in places]
+    if not wanted:
+        wanted = list(_narrowed(Block(variants=("all",)), matrix, catalogue, selection))
+    return _arranged(matrix, catalogue, selection, wanted)
+
+
+class _Place(BaseModel):
+    """A cell without its fix: where in the cross product it is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stack: str
+    failure: str
+    variant: str
+    model: str
+    world_size: int
+
+
+def _narrowed(
+    block: Block, matrix: Matrix, catalogue: Catalogue, selection: Selection
+) -> list[_Place]:
+    """The places of a block that the selection allows, controls not yet among them."""
+
+    def both(wanted: Sequence[str], has: Sequence[str], everything: Iterable[str]) -> list[str]:
+        offered = [item for item in everything if not has or item in has]
+        return [item for item in offered if not wanted or item in wanted]
+
+    places = []
+    for name in both(selection.stacks, block.stacks, matrix.stacks):
+        only = matrix.stacks[name].only
+        for failure in both(selection.failures, block.failures, catalogue.failures):
+            if only and failure not in only:
                 continue
-            variants = list(_variants(catalogue[failure], profile, selection))
-            for variant, fixes_wanted in variants:
-                for model in models:
-                    reason = _excluded(matrix, name, failure, variant, model)
-                    if reason:
-                        left_out = NotRun(
-                            stack=name,
-                            failure=failure,
-                            variant=variant,
-                            model=model,
-                            reason=reason,
-                        )
-                        result.not_run.append(left_out)
-                        continue
-                    world_size = selection.world_size or profile.world_size
-                    base = _Place(name, stack, failure, variant, model, world_size)
-                    for cell in _cells(base, catalogue, selection, fixes_wanted):
-                        cells[cell.id] = cell
-        result.cells.extend(sorted(cells.values(), key=lambda cell: cell.order))
-    return result
+            reproduction = catalogue.reproduction(failure)
+            offered = block.variants or reproduction.default or tuple(reproduction.variants)
+            if offered == ("all",):
+                offered = tuple(reproduction.variants)
+            for variant in both(selection.variants, offered, reproduction.variants):
+                places += [
+                    _Place(
+                        stack=name,
+                        failure=failure,
+                        variant=variant,
+                        model=model,
+                        world_size=selection.world_size or block.world_size,
+                    )
+                    for model in both(selection.models, block.models, matrix.models)
+                ]
+    return places
 
 
-class _Place:
-    """Where in the cross product we are."""
+def _arranged(
+    matrix: Matrix, catalogue: Catalogue, selection: Selection, places: Sequence[_Place]
+) -> Plan:
+    """The cells of the places with their controls, stack by stack, controls first."""
+    cells: dict[str, Cell] = {}
+    left_out: dict[tuple[str, str, str, str], NotRun] = {}
+    for place in places:
+        where = place.model_dump(exclude={"world_size"})
+        reason = next((e.reason for e in matrix.excludes if e.covers(**where)), None)
+        if reason:
+            left_out[tuple(where.values())] = NotRun(**where, reason=reason)
+            continue
+        reproduction = catalogue.reproduction(place.failure)
+        if reproduction.control not in (None, place.variant):
+            control = place.model_copy(update={"variant": reproduction.control})
+            cell = _cell(control, matrix, catalogue, selection.device, None)
+            cells.setdefault(cell.id, cell)
+        for cell in _cells(place, matrix, catalogue, selection):
+            cells[cell.id] = cell
+    order = {name: number for number, name in enumerate(matrix.stacks)}
+    arranged = sorted(cells.values(), key=lambda cell: (order[cell.stack], cell.order))
+    return Plan(cells=arranged, not_run=list(left_out.values()))
 
-    def __init__(
-        self, name: str, stack: Stack, failure: str, variant: str, model: str, world_size: int
-    ) -> None:
-        self.name, self.stack, self.failure = name, stack, failure
-        self.variant, self.model, self.world_size = variant, model, world_size
+
+def _cell(
+    place: _Place, matrix: Matrix, catalogue: Catalogue, device: str, fix: Remedy | None
+) -> Cell:
+    advisory, stack = catalogue[place.failure], matrix.stacks[place.stack]
+    control = catalogue.reproduction(place.failure).control
+    return Cell(
+        **place.model_dump(),
+        device=device,
+        fix=fix.name if fix else None,
+        entry=fix.entry if fix else None,
+        wrong_fix=isinstance(fix, WrongFix),
+        is_control=place.variant == control and fix is None,
+        expectation=expect(stack, advisory, place.variant, catalogue.masks, fix, device),
+    )
 
 
 def _cells(
-    place: _Place, catalogue: Catalogue, selection: Selection, fixes_wanted: bool
+    place: _Place, matrix: Matrix, catalogue: Catalogue, selection: Selection
 ) -> Iterator[Cell]:
-    advisory = catalogue[place.failure]
-    assert advisory.reproduction is not None
-    masks = catalogue.masks
-    is_control = place.variant == advisory.reproduction.control
-
-    def cell(fix: Fix | WrongFix | None) -> Cell:
-        return Cell(
-            stack=place.name,
-            failure=place.failure,
-            variant=place.variant,
-            model=place.model,
-            world_size=place.world_size,
-            device=selection.device,
-            fix=fix.name if fix else None,
-            entry=fix.entry if fix else None,
-            wrong_fix=isinstance(fix, WrongFix),
-            is_control=is_control and fix is None,
-            expectation=expect(place.stack, advisory, place.variant, masks, fix),
-        )
-
-    unfixed = cell(None)
+    """The unfixed cell of a place and its fixes, as far as they are wanted."""
+    unfixed = _cell(place, matrix, catalogue, selection.device, None)
     wanted = selection.fixes
-    if not wanted or UNFIXED in wanted or not fixes_wanted:
+    if not wanted or UNFIXED in wanted:
         yield unfixed
-    if not fixes_wanted:
-        return
-    for fix in applicable_fixes(place.stack, advisory, place.variant):
+    broken = unfixed.expectation.outcome is Outcome.REPRODUCED
+    stack, advisory = matrix.stacks[place.stack], catalogue[place.failure]
+    for fix in applicable_fixes(stack, advisory, place.variant):
         # A fix is tried where the failure is expected, or where the user asks for it by name.
-        if fix.name in wanted or (
-            not wanted and unfixed.expectation.outcome is Outcome.REPRODUCED
-        ):
-            yield cell(fix)
+        if fix.name in wanted or (not wanted and broken):
+            yield _cell(place, matrix, catalogue, selection.device, fix)
 
 
-def _variants(
-    advisory: Advisory, profile: Profile, selection: Selection
-) -> Iterator[tuple[str, bool]]:
-    """The variants of a failure that are meant, and whether their fixes are.
-
-    The control comes along with the variants that it vouches for.
-    """
-    reproduction = advisory.reproduction
-    assert reproduction is not None
-    if selection.variants:
-        chosen = [v for v in reproduction.variants if v in selection.variants]
-    elif profile.variants == ("all",):
-        chosen = list(reproduction.variants)
-    else:
-        chosen = list(reproduction.default or reproduction.variants)
-    control = reproduction.control
-    if control is not None and chosen and control not in chosen:
-        yield control, False
-    for variant in chosen:
-        yield variant, True
-
-
-def _check_names(
-    catalogue: Catalogue, failures: Sequence[str], selection: Selection
-) -> None:
+def _check_names(catalogue: Catalogue, selection: Selection) -> None:
     variants: set[str] = set()
     fixes = {UNFIXED}
-    for failure in failures:
+    for failure in selection.failures or catalogue.failures:
         advisory = catalogue[failure]
-        assert advisory.reproduction is not None
-        variants.update(advisory.reproduction.variants)
-        fixes.update(fix.name for fix in (*advisory.fixes, *advisory.wrong_fixes))
-    if selection.variants:
-        choose("variant", selection.variants, variants)
-    if selection.fixes:
-        choose("fix", selection.fixes, fixes)
-
-
-def _excluded(matrix: Matrix, stack: str, failure: str, variant: str, model: str) -> str | None:
-    for exclude in matrix.excludes:
-        if exclude.covers(stack=stack, failure=failure, variant=variant, model=model):
-            return exclude.reason
-    return None
+        variants.update(catalogue.reproduction(failure).variants)
+        fixes.update(fix.name for fix in advisory.fixes)
+        fixes.update(fix.name for fix in advisory.wrong_fixes)
+    choose("variant", selection.variants, sorted(variants))
+    choose("fix", selection.fixes, sorted(fixes))

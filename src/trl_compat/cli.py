@@ -117,8 +117,20 @@ def report(root: Path, reports: Path | None) -> None:
     document = results.read(path)
     if document is None:
         raise BadInput(f"{path}: no such file; make it with: nox -s matrix")
-    reporting.render_all(where.reports, document, advisories.load(where.advisories, where.reproductions))
+    reporting.render_all(
+        where.reports, document, advisories.load(where.advisories, where.reproductions)
+    )
     click.echo(f"rendered {len(document.cells)} cells into {where.reports}")
+
+
+@cli.command(epilog="Example: trl-compat schema > results.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of results.json."""
+    import json
+
+    from trl_compat import results
+
+    click.echo(json.dumps(results.json_schema(), indent=1))
 
 
 def main() -> None:

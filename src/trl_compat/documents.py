@@ -65,7 +65,9 @@ def _note_lines(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: P
 def _sentence(
     path: Path, error: ValidationError, lines: dict[KeyPath, int], model: type[BaseModel]
 ) -> str:
-    first = error.errors()[0]
+    # An unknown key often makes another one missing; the unknown one is the mistake.
+    errors = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    first = errors[0]
     location: KeyPath = tuple(first["loc"])
     known = location
     while known and known not in lines:
@@ -78,7 +80,7 @@ def _sentence(
         message = f"unknown key '{key}'{hint}"
     else:
         message = f"{key}: {first['msg'].removeprefix('Value error, ')}"
-    more = len(error.errors()) - 1
+    more = len(errors) - 1
     return f"{path}:{line}: {message}" + (f" (and {more} more)" if more else "")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat.advisories import Advisory, Fix, Scope, WrongFix
+from trl_compat.advisories import Advisory, Remedy, Scope, WrongFix
 from trl_compat.matrix import Stack
 from trl_compat.outcomes import Outcome
 
@@ -28,11 +28,12 @@ def expect(
     advisory: Advisory,
     variant: str,
     masks: Sequence[Advisory],
-    fix: Fix | WrongFix | None = None,
+    fix: Remedy | None = None,
+    device: str = "cpu",
 ) -> Expectation:
-    """The outcome that the advisories predict for a cell."""
+    """The outcome that the advisories predict for a cell; its device counts as a condition."""
     assert advisory.reproduction is not None
-    conditions = advisory.reproduction.conditions_of(variant)
+    conditions = {**advisory.reproduction.conditions_of(variant), "device": device}
     if not _available(stack, advisory):
         return Expectation(outcome=Outcome.NOT_APPLICABLE)
     for mask in masks:
@@ -50,13 +51,14 @@ def expect(
             return Expectation(outcome=Outcome.PASS)
 
 
-def applicable_fixes(stack: Stack, advisory: Advisory, variant: str) -> list[Fix | WrongFix]:
+def applicable_fixes(stack: Stack, advisory: Advisory, variant: str) -> list[Remedy]:
     """Fixes, right and wrong, that are to be tried in this stack and variant."""
     assert advisory.reproduction is not None
     conditions = advisory.reproduction.conditions_of(variant)
+    remedies: tuple[Remedy, ...] = (*advisory.fixes, *advisory.wrong_fixes)
     return [
         fix
-        for fix in (*advisory.fixes, *advisory.wrong_fixes)
+        for fix in remedies
         if (not fix.variants or variant in fix.variants)
         and Scope(versions=fix.versions, commits=fix.commits).covers(stack, conditions)
     ]

@@ -89,15 +89,25 @@ class Stack(Record):
         return [*wanted, *self.with_]
 
 
-class Profile(Record):
-    """A named selection of cells; an empty list means all."""
+class Block(Record):
+    """A part of the cross product; what is left out means all.
 
-    about: str
+    ``variants`` left out means those that each advisory names as its ``default``; ``[all]`` means
+    every variant.
+    """
+
     stacks: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     world_size: int = Field(default=2, ge=2, le=8)
+
+
+class Profile(Record):
+    """A named selection: the cells of any of its blocks."""
+
+    about: str
+    select: tuple[Block, ...] = Field(min_length=1)
 
 
 class Exclude(Record):
@@ -139,13 +149,14 @@ class Matrix(Record):
     @model_validator(mode="after")
     def _references(self) -> Matrix:
         for name, profile in self.profiles.items():
-            for kind, wanted, known in (
-                ("stack", profile.stacks, self.stacks),
-                ("model", profile.models, self.models),
-            ):
-                for item in wanted:
-                    if item not in known:
-                        raise ValueError(f"profile '{name}': {unknown(kind, item, known)}")
+            for block in profile.select:
+                for kind, wanted, known in (
+                    ("stack", block.stacks, self.stacks),
+                    ("model", block.models, self.models),
+                ):
+                    for item in wanted:
+                        if item not in known:
+                            raise ValueError(f"profile '{name}': {unknown(kind, item, known)}")
         for exclude in self.excludes:
             if exclude.stack is not None and exclude.stack not in self.stacks:
                 raise ValueError(f"excludes: {unknown('stack', exclude.stack, self.stacks)}")

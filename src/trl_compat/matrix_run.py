@@ -184,7 +184,9 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
     backend = "gloo" if cell.device == "cpu" else "nccl"
     log = f"evidence/{cell.id}.log" if first.output else None
     if log is not None:
-        report.write_log(campaign.project.reports / log, "\n".join(o.output for o in record.observations))
+        report.write_log(
+            campaign.project.reports / log, "\n".join(o.output for o in record.observations)
+        )
     return results.CellResult(
         id=cell.id,
         stack=cell.stack,

@@ -30,7 +30,11 @@ class Outcome(enum.StrEnum):
     OTHER_FAILURE = "other-failure", "⚠️", "Fails in a way that no advisory records: a discovery."
     NOT_APPLICABLE = "not-applicable", "—", "This release has no such trainer or option."
     UNRESOLVABLE = "unresolvable", "⚠️", "No such stack: its packages cannot be installed together."
-    UNAVAILABLE = "unavailable", "⚠️", "Not run: a source of this stack is out of this machine's reach."
+    UNAVAILABLE = (
+        "unavailable",
+        "⚠️",
+        "Not run: a source of this stack is out of this machine's reach.",
+    )
     HANG = "hang", "⚠️", "Did not end within its time limit."
     CRASH = "crash", "⚠️", "A rank died without raising: a signal, out of memory, or an early exit."
     VACUOUS = "vacuous", "⚠️", "Ran to the end without asserting anything: proves nothing."

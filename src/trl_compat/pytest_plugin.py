@@ -1,8 +1,8 @@
 """pytest as the engine of a campaign: one item per cell, spread over workers by pytest-xdist.
 
 pytest runs in the harness's own interpreter and collects ``tests/reproductions``; the module itself
-is executed by the ranks, inside the stack's interpreter.  Were pytest installed into a stack, or put
-on its path, it would add packages that the stack's users never had (and some change outcomes).
+is executed by the ranks, inside the stack's interpreter.  Were pytest installed into a stack, or
+put on its path, it would add packages that the stack's users never had (and some change outcomes).
 
 All cells of a stack go to one worker, which builds the stack's environment, keeps one parent with
 the imports done, and runs the cells one after the other.
@@ -79,9 +79,7 @@ class CellItem(pytest.Item):
         if verdict.outcome in (Outcome.NOT_APPLICABLE, Outcome.UNAVAILABLE):
             pytest.skip(f"{verdict.outcome}: {verdict.reason}")
 
-    def repr_failure(
-        self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None
-    ) -> Any:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """One sentence; the evidence is in the record."""
         if isinstance(excinfo.value, Deviation):
             return str(excinfo.value)

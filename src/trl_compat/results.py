@@ -131,7 +131,7 @@ class NotRunResult(Part):
 class Results(Part):
     """The whole file."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     generated_at: str
     harness_version: str = trl_compat.__version__
     command: str
@@ -217,8 +217,12 @@ def _gpus() -> tuple[list[str], str | None]:
 def scrub(text: str) -> str:
     """The text without home folders, temporary folders, host name and anything like a token."""
     text = re.sub(r"/(?:home|Users)/[^/\s\"':]+|/root(?=/)", "~", text)
-    text = re.sub(r"(?:/private)?/(?:tmp|var/tmp|var/folders)/[^\s\"':,)]*?trl-compat-\w+", "<cell>", text)
-    text = re.sub(r"~/\.cache/trl-compat|[^\s\"':]*/trl-compat/environments/[^/\s\"]+", "<stack>", text)
+    text = re.sub(
+        r"(?:/private)?/(?:tmp|var/tmp|var/folders)/[^\s\"':,)]*?trl-compat-\w+", "<cell>", text
+    )
+    text = re.sub(
+        r"~/\.cache/trl-compat|[^\s\"':]*/trl-compat/environments/[^/\s\"]+", "<stack>", text
+    )
     text = re.sub(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA)[A-Za-z0-9_-]{8,}", "<token>", text)
     name = socket.gethostname()
     return text.replace(name, "<host>") if len(name) > 4 else text

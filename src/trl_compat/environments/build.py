@@ -1,4 +1,4 @@
-"""Environments of stacks: made from the lock by hard links out of one cache, kept, never changed."""
+"""Environments of stacks: made from the lock, hard-linked from one cache, kept, never changed."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def build(version: str, torch: str, as_of: datetime.date, interpreter: Interpret
         env = {**os.environ, "DS_BUILD_OPS": "0", "PATH": f"{python.parent}:{os.environ['PATH']}"}
         done = processes.run([*command, "-r", str(requirement)], env=env)
         if done.returncode != 0:
-            raise reason(f"building deepspeed {version} with torch {torch}: {done.stderr}")
+            raise reason(f"building deepspeed {version} with torch {torch}\n{done.stderr}")
         return wheel
 
 
@@ -88,4 +88,3 @@ def _build_environment(torch: str, as_of: datetime.date, interpreter: Interprete
             uv(command)
             done.touch()
     return python
-

@@ -18,7 +18,7 @@ from pathlib import Path
 from trl_compat.environments import cache, deepspeed_wheel
 from trl_compat.environments.interpreters import Interpreter
 from trl_compat.environments.settings import uv_environment
-from trl_compat.environments.uv import uv
+from trl_compat.environments.uv import find_links, uv
 from trl_compat.matrix import Stack
 
 PINNED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:==(?P<version>[^\s;\\]+)| @ (?P<url>\S+))", re.M)
@@ -62,8 +62,7 @@ def kept(stack: Stack, interpreter: Interpreter) -> str | None:
 def packages_of(text: str) -> dict[str, str]:
     """``{name: version}`` of a lock; a git requirement has its URL as version."""
     return {
-        m["name"].lower().replace("_", "-"): m["version"] or m["url"]
-        for m in PINNED.finditer(text)
+        m["name"].lower().replace("_", "-"): m["version"] or m["url"] for m in PINNED.finditer(text)
     }
 
 
@@ -82,7 +81,7 @@ def _resolve(stack: Stack, interpreter: Interpreter) -> str:
         [*stack.requirements(), f"torch=={torch}"],
         stack.as_of,
         interpreter,
-        ["--generate-hashes", "--find-links", str(wheel.parent)],
+        ["--generate-hashes", *find_links(wheel.parent)],
     )
     source = deepspeed_wheel.source_requirement(stack.deepspeed)
     entry = re.compile(rf"^deepspeed=={re.escape(stack.deepspeed)}(?: \\\n    --hash=\S+)+", re.M)

@@ -52,6 +52,13 @@ def uv(arguments: Sequence[str], *, text: str | None = None) -> str:
     raise reason(done.stderr)
 
 
+def find_links(folder: Path) -> list[str]:
+    """Options that add a folder of wheels; naming one would make uv forget those configured."""
+    configured = {**os.environ, **uv_environment(os.environ)}.get("UV_FIND_LINKS", "")
+    places = [place for place in configured.replace(",", " ").split() if place]
+    return [option for place in (*places, str(folder)) for option in ("--find-links", place)]
+
+
 def reason(stderr: str) -> EnvironmentFailed | BadInput:
     """The error that a failed call of uv or pip means, with its reason in one line."""
     if "No space left on device" in stderr:
@@ -62,6 +69,10 @@ def reason(stderr: str) -> EnvironmentFailed | BadInput:
 
 def one_line(stderr: str, limit: int = 300) -> str:
     """The reason in a resolver's or builder's output, without its drawing, hints and URLs."""
+    raised = re.findall(r"^\s*((?:\w+\.)*\w*(?:Error|Exception): .+)$", stderr, re.M)
+    if raised:  # a build's own exception says more than the frames around it
+        first, _, _ = stderr.partition("\n")
+        return f"{first[:120]}: {raised[-1].strip()}"[:limit]
     kept: list[str] = []
     for raw in stderr.splitlines():
         if raw.lstrip().startswith(("hint:", "warning:", "Using Python", "Resolved", "note:")):

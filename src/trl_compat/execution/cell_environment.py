@@ -12,7 +12,9 @@ from pathlib import Path
 PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TZ", "SYSTEMROOT")
 
 
-def build(python: Path, home: Path, extensions: Path, *, device: str, run_id: str) -> dict[str, str]:
+def build(
+    python: Path, home: Path, extensions: Path, *, device: str, run_id: str
+) -> dict[str, str]:
     """The whole environment of the processes of a stack.
 
     Args:

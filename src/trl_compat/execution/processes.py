@@ -17,7 +17,6 @@ from pathlib import Path
 
 import psutil
 
-
 # Makes every rank write the Python stack of all its threads into its log (see runtime.rank).
 STACK_DUMP = signal.SIGUSR1
 

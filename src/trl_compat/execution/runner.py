@@ -79,13 +79,15 @@ class StackRunner:
         """A fresh scratch folder for one run."""
         return Path(tempfile.mkdtemp(prefix=f"{name[:60]}-", dir=self._scratch))
 
-    def run(self, spec: CellSpec, *, limit: float, launch: Launch = Launch.PRELOADED) -> Observation:
+    def run(
+        self, spec: CellSpec, *, limit: float, launch: Launch = Launch.PRELOADED
+    ) -> Observation:
         """Runs a cell once; it is over, with all of its processes, when this returns.
 
         Args:
             spec: the cell; its folder must exist and be empty.
             limit: seconds after which it counts as hanging.
-            launch: how to start the ranks; preloading falls back to ``torchrun`` where it cannot be.
+            launch: how to start the ranks; preloading falls back to ``torchrun`` where need be.
         """
         spec_file = Path(spec.folder) / "spec.json"
         spec.write(spec_file)
@@ -132,9 +134,7 @@ class StackRunner:
             self._end_parent()
         return (int(over["status"]) if over else -9), timed_out, leftovers
 
-    def _run_torchrun(
-        self, spec: CellSpec, spec_file: Path, limit: float
-    ) -> tuple[int, bool, int]:
+    def _run_torchrun(self, spec: CellSpec, spec_file: Path, limit: float) -> tuple[int, bool, int]:
         command = torchrun_command(
             str(self._environment.python), self._bundle, spec_file, spec.world_size
         )

@@ -1,6 +1,6 @@
-"""Fix for ``ppo-zero3-save``: PPO under DeepSpeed saves the policy's part of what the engine gathers.
+"""Fix for ``ppo-zero3-save``: PPO under DeepSpeed saves the policy part of what the engine gathers.
 
-Affected are TRL 0.10.1 to 1.12.0 (huggingface/trl#2122, #2885).  Use it before the trainer is made::
+TRL 0.10.1 to 1.12.0 (huggingface/trl#2122, #2885).  Use it before the trainer is made::
 
     from trl_compat.fixes import ppo_zero3_save
 
@@ -42,9 +42,7 @@ def _patch(trainer_class: Any) -> None:
     faulty = trainer_class.save_model
     save = trainer_class._save
 
-    def save_model(
-        self: Any, output_dir: str | None = None, _internal_call: bool = False
-    ) -> None:
+    def save_model(self: Any, output_dir: str | None = None, _internal_call: bool = False) -> None:
         if not self.is_deepspeed_enabled or not hasattr(self.model, "zero_optimization_stage"):
             faulty(self, output_dir, _internal_call)
             return

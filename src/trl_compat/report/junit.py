@@ -37,7 +37,10 @@ def render(document: Results) -> str:
 
 def _case(cell: CellResult) -> ET.Element:
     case = ET.Element(
-        "testcase", classname=f"{cell.stack}.{cell.failure}", name=cell.id, time=f"{cell.seconds:.2f}"
+        "testcase",
+        classname=f"{cell.stack}.{cell.failure}",
+        name=cell.id,
+        time=f"{cell.seconds:.2f}",
     )
     said = f"{cell.outcome} (expected {cell.expected}). {cell.reason}".strip()
     if not cell.agrees:

@@ -43,9 +43,9 @@ def _lines(document: Results, catalogue: Catalogue) -> Iterator[str]:
     yield ""
     yield from _row("stack", *PACKAGES, "as of")
     yield from _row("---", *("---" for _ in PACKAGES), "---")
-    for name, stack in document.stacks.items():
-        versions = [_version(getattr(stack, package)) for package in PACKAGES]
-        yield from _row(f"`{name}`", *versions, stack.as_of)
+    for name, found_in in document.stacks.items():
+        versions = [_version(getattr(found_in, package)) for package in PACKAGES]
+        yield from _row(f"`{name}`", *versions, found_in.as_of)
     for failure in failures:
         cells = [cell for cell in document.cells if cell.failure == failure]
         yield from _failure(document, catalogue[failure], cells)
@@ -59,9 +59,7 @@ def _lines(document: Results, catalogue: Catalogue) -> Iterator[str]:
             yield f"- {len(left)} cells: {_text(reason)}"
 
 
-def _failure(
-    document: Results, advisory: Advisory, cells: Sequence[CellResult]
-) -> Iterator[str]:
+def _failure(document: Results, advisory: Advisory, cells: Sequence[CellResult]) -> Iterator[str]:
     yield ""
     yield f"## {advisory.id}"
     yield ""
@@ -75,11 +73,13 @@ def _failure(
         tried = [cell for cell in cells if cell.fix == fix.name]
         proven = sum(cell.outcome is Outcome.PASS for cell in tried)
         cost = f" Cost: {_text(fix.cost)}" if fix.cost else ""
-        yield f"- Fix `{fix.name}` (proven in {proven} of {len(tried)} cells): {_text(fix.summary)}{cost}"
+        counted = f"proven in {proven} of {len(tried)} cells"
+        yield f"- Fix `{fix.name}` ({counted}): {_text(fix.summary)}{cost}"
     for wrong in advisory.wrong_fixes:
         tried = [cell for cell in cells if cell.fix == wrong.name]
         shown = sum(cell.outcome is Outcome.REPRODUCED for cell in tried)
-        yield f"- Not a fix: `{wrong.name}` (fails in {shown} of {len(tried)} cells): {_text(wrong.why)}"
+        counted = f"fails in {shown} of {len(tried)} cells"
+        yield f"- Not a fix: `{wrong.name}` ({counted}): {_text(wrong.why)}"
     if advisory.fixes:
         yield ""
         yield "```python"
@@ -94,9 +94,9 @@ def _failure(
     rows: dict[tuple[str, str, str], dict[str, CellResult]] = {}
     for cell in cells:
         rows.setdefault((cell.stack, cell.variant, cell.fix or ""), {})[cell.model] = cell
-    for (stack, variant, fix), by_model in rows.items():
+    for (stack, variant, name), by_model in rows.items():
         found = [_cell(by_model[model]) if model in by_model else "not run" for model in models]
-        yield from _row(f"`{stack}`", variant, fix and f"`{fix}`", *found)
+        yield from _row(f"`{stack}`", variant, name and f"`{name}`", *found)
     yield ""
     yield "</details>"
 

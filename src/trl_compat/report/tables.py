@@ -50,19 +50,17 @@ def stacks_of(document: results.Results, cells: Sequence[results.CellResult]) ->
     return [name for name in document.stacks if name in present]
 
 
-def summary_of(
-    cells: Sequence[results.CellResult], stack: str, failure: str
-) -> Summary | None:
+def summary_of(cells: Sequence[results.CellResult], stack: str, failure: str) -> Summary | None:
     """A stack's summary for a failure; None if nothing was run.  Controls do not speak for it."""
     mine = [c for c in cells if c.stack == stack and c.failure == failure]
-    unfixed = [c for c in mine if not c.fixed and not c.control] or [
-        c for c in mine if not c.fixed
-    ]
+    unfixed = [c for c in mine if not c.fixed and not c.control] or [c for c in mine if not c.fixed]
     if not unfixed:
         return None
     worst = min((c.outcome for c in unfixed), key=WORST_FIRST.index)
     broken = [c for c in unfixed if c.outcome is Outcome.REPRODUCED]
     proven = {
-        (c.variant, c.model) for c in mine if c.fixed and not c.wrong_fix and c.outcome is Outcome.PASS
+        (c.variant, c.model)
+        for c in mine
+        if c.fixed and not c.wrong_fix and c.outcome is Outcome.PASS
     }
     return Summary(worst, bool(broken) and all((c.variant, c.model) in proven for c in broken))

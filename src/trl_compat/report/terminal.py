@@ -1,4 +1,4 @@
-"""What the user sees while cells run and when they are done: live on a terminal, lines elsewhere."""
+"""What the user sees while cells run and afterwards: live on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from types import TracebackType
 import pytest
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.progress import TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from trl_compat import results
@@ -81,7 +87,9 @@ class Display:
         try:
             cell, verdict, seconds, agreed = self._describe(cell_id)
         except LookupError:
-            self.console.print(f"[red]no record[/] {escape(cell_id)}: {escape(str(report.longrepr))}")
+            self.console.print(
+                f"[red]no record[/] {escape(cell_id)}: {escape(str(report.longrepr))}"
+            )
             return
         place = f"[{self._reused + self._done}/{self._total}]"
         mark = verdict.outcome.folded
@@ -122,9 +130,13 @@ class Display:
         fixes = [c for c in cells if c.fixed and not c.wrong_fix]
         proven = sum(c.outcome is Outcome.PASS for c in fixes)
         wrong = sum(c.outcome is Outcome.REPRODUCED for c in cells if c.wrong_fix)
-        console.print(f"fixes proven: {proven} of {len(fixes)} tried; wrong fixes shown wrong: {wrong}")
+        console.print(
+            f"fixes proven: {proven} of {len(fixes)} tried; wrong fixes shown wrong: {wrong}"
+        )
         if document.not_run:
-            console.print(f"{len(document.not_run)} combinations left out by the matrix, with reasons")
+            console.print(
+                f"{len(document.not_run)} combinations left out by the matrix, with reasons"
+            )
         deviations = [c for c in cells if not c.agrees]
         unreached = sorted({c.stack for c in cells if c.outcome is Outcome.UNAVAILABLE})
         if unreached:
@@ -136,7 +148,9 @@ class Display:
                 f"is {cell.outcome}. {escape(cell.reason)}\n         again: {escape(cell.command)}"
             )
         if interrupted:
-            console.print("interrupted; finished cells are kept, the same command goes on from here")
+            console.print(
+                "interrupted; finished cells are kept, the same command goes on from here"
+            )
         elif deviations:
             console.print(
                 f"{len(deviations)} cells are not as the advisories say: read their logs under "

@@ -31,9 +31,7 @@ class NotApplicable(Exception):
         until: last release that had it, or None.
     """
 
-    def __init__(
-        self, reason: str, *, since: str | None = None, until: str | None = None
-    ) -> None:
+    def __init__(self, reason: str, *, since: str | None = None, until: str | None = None) -> None:
         span = [f"since {since}"] * bool(since) + [f"until {until}"] * bool(until)
         super().__init__(f"{reason} ({', '.join(span)})" if span else reason)
         self.reason, self.since, self.until = reason, since, until
@@ -63,6 +61,16 @@ def installed(package: str) -> str:
 def at_least(package: str, version: str) -> bool:
     """Whether the stack has this release of a package or a later one."""
     return release(installed(package)) >= release(version)
+
+
+def replace(owner: Any, name: str, substitute: Any) -> None:
+    """Sets an attribute that must exist already: a release that renamed it needs other code.
+
+    Raises:
+        AttributeError: there is nothing of that name to replace.
+    """
+    getattr(owner, name)
+    setattr(owner, name, substitute)
 
 
 class Rank:

@@ -48,7 +48,5 @@ def describe(error: BaseException) -> dict[str, Any]:
         "message": str(error),
         "where": where,
         "frames": frames,
-        "traceback": "".join(
-            traceback.format_exception(type(error), error, error.__traceback__)
-        ),
+        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
     }

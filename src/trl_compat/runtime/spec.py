@@ -20,14 +20,14 @@ class CellSpec:
         cell: id of the cell, for messages.
         reproduction: path of the module that provokes the failure.
         variant: name of the variant; ``conditions`` are its settings (``strategy``, ``zero_stage``,
-            ``fsdp_version``, ``facet`` ...).
+            ``fsdp_version`` ...); ``without_stand_in`` leaves one out, to show what
+            it is for.
         model: name of the tiny model; ``model_dir`` is the folder it is loaded from.
         world_size: number of ranks, 2 to 8.
         device: ``cpu`` (gloo) or ``cuda`` (NCCL, one GPU per rank).
         fix: ``module:function`` to call before the scenario, or None.  The module is
             ``reproduction`` for fixes that exist only to be shown wrong.
         folder: scratch folder of the cell; rank records and logs are written there.
-        without_stand_ins: names of stand-ins to leave out, to show what they are for.
     """
 
     cell: str
@@ -41,7 +41,6 @@ class CellSpec:
     folder: str
     fix: str | None = None
     seed: int = 7
-    without_stand_ins: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
         """Writes the spec as JSON."""
@@ -51,5 +50,4 @@ class CellSpec:
     def read(cls, path: Path) -> CellSpec:
         """Reads what :meth:`write` wrote."""
         data = json.loads(path.read_text(encoding="utf-8"))
-        data["without_stand_ins"] = tuple(data.get("without_stand_ins", ()))
         return cls(**data)

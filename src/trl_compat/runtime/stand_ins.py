@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from .context import Rank, at_least, installed
+from trl_compat.fixes import zero3_gloo_unwaited_allgather
+
+from .context import Rank, at_least, installed, replace
 
 
 @dataclass(frozen=True)
@@ -36,34 +38,7 @@ class StandIn:
     name: str
     reason: str
     needed: Callable[[], bool]
-    install: Callable[[], None]
-
-
-def replace(owner: Any, name: str, substitute: Any) -> None:
-    """Sets an attribute that must exist already: a release that renamed it needs a new stand-in.
-
-    Raises:
-        AttributeError: there is nothing of that name to replace.
-    """
-    getattr(owner, name)
-    setattr(owner, name, substitute)
-
-
-def _wait_for_every_all_gather() -> None:
-    from deepspeed import comm
-    from deepspeed.comm import comm as comm_module
-
-    start = comm_module.all_gather_into_tensor
-
-    def start_and_wait(*args: Any, **kwargs: Any) -> Any:
-        handle = start(*args, **kwargs)
-        if handle is not None:
-            handle.wait()
-        return handle
-
-    # ZeRO-3 looks the function up in the package, DeepSpeed's own wrappers in the module.
-    replace(comm, "all_gather_into_tensor", start_and_wait)
-    replace(comm_module, "all_gather_into_tensor", start_and_wait)
+    install: Callable[[], object]
 
 
 def _no_shared_memory_op() -> None:
@@ -100,11 +75,11 @@ def _gloo_for_torchrun_ranks() -> None:
 AUTOMATIC = (
     StandIn(
         "wait-for-every-all-gather-1",
-        "DeepSpeed up to 0.19.6 starts several asynchronous all-gathers and waits for the last one "
+        "DeepSpeed up to 0.19.7 starts several asynchronous all-gathers and waits for the last one "
         "only. CUDA streams keep their order, gloo does not: parameters are read before they have "
         "arrived and ZeRO-3 weights are silently corrupted. Mended upstream afterwards.",
-        lambda: bool(installed("deepspeed")) and not at_least("deepspeed", "0.19.7"),
-        _wait_for_every_all_gather,
+        lambda: bool(installed("deepspeed")) and not at_least("deepspeed", "0.19.8"),
+        zero3_gloo_unwaited_allgather.apply,
     ),
     StandIn(
         "no-shared-memory-op-1",
@@ -145,7 +120,7 @@ def install(rank: Rank) -> None:
     if rank.spec.device != "cpu":
         return
     for stand_in in AUTOMATIC:
-        if stand_in.name not in rank.spec.without_stand_ins and stand_in.needed():
+        if stand_in.name != rank.condition("without_stand_in") and stand_in.needed():
             stand_in.install()
             rank.use_stand_in(stand_in.name)
 
@@ -179,6 +154,8 @@ def forced_fsdp_state(rank: Rank) -> Iterator[None]:
         # Both states: whoever makes an AcceleratorState again copies the partial one over it.
         for state in (self.__dict__, PartialState._shared_state):
             state.update(distributed_type=DistributedType.FSDP, device=torch.device("cpu"))
+        if getattr(fsdp_plugin, "fsdp_version", 1) == 2:
+            _cpu_stream_events(rank)
 
     rank.use_stand_in("forced-fsdp-state-1")
     replace(AcceleratorState, "__init__", enter)
@@ -188,14 +165,25 @@ def forced_fsdp_state(rank: Rank) -> Iterator[None]:
         replace(AcceleratorState, "__init__", original)
 
 
+def _cpu_stream_events(rank: Rank) -> None:
+    """FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two of the methods."""
+    from torch import cpu
+
+    if not hasattr(cpu.Stream, "record_event"):
+        rank.use_stand_in("cpu-stream-events-1")
+        cpu.Stream.record_event = lambda self: None
+        cpu.Stream.wait_event = lambda self, event: None
+
+
 @contextlib.contextmanager
 def far_device(rank: Rank) -> Iterator[Any]:
     """A device that is not the CPU: in this block ``accelerator.device`` is ``meta`` on CPU ranks.
 
     Whether a model was moved cannot be seen where it is loaded on the device that it should go to.
-    ``meta`` is in every build of torch, and a model moved there is moved by the same code as to a
-    GPU.  FSDP asks for a module of the device (``torch.cuda``); meta has none, so it gets one that
-    only knows its name.  Nothing can be computed there.
+    ``meta`` is in every build of torch, and ``prepare_model`` moves a model there as it would to a
+    GPU.  FSDP1 moves one too, with help: it asks for the module of the device (``torch.cuda``),
+    which meta has not, and it assigns to ``parameter.data``, which meta refuses.  Nothing can be
+    computed there.
 
     Yields:
         The device, or None on GPU ranks, where the accelerator's own is far enough.
@@ -205,21 +193,44 @@ def far_device(rank: Rank) -> Iterator[Any]:
         return
     import torch
     from accelerate import Accelerator
+    from torch.distributed.fsdp import _init_utils
     from torch.distributed.fsdp._common_utils import _FSDPDeviceHandle
 
     meta = torch.device("meta")
-    device, from_device = Accelerator.device, _FSDPDeviceHandle.__dict__["from_device"]
+    device, move = Accelerator.device, _init_utils._move_module_to_device
+    from_device = _FSDPDeviceHandle.__dict__["from_device"]
 
     def handle(cls: Any, device: Any) -> Any:
         if device.type == "meta":
             return cls(device, SimpleNamespace(current_device=lambda: meta))
         return from_device.__func__(cls, device)
 
+    def move_module(module: Any, ignored: Any, ignored_buffers: Any, device: Any) -> None:
+        if device is None or device.type != "meta":
+            move(module, ignored, ignored_buffers, device)
+            return
+        moved: dict[Any, Any] = {}  # tied parameters stay tied
+        for part in module.modules():
+            for tensors in (part._parameters, part._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None and tensor.device.type == "cpu":
+                        tensors[name] = moved.setdefault(tensor, _far_copy(tensor))
+
     rank.use_stand_in("far-device-meta-1")
     replace(Accelerator, "device", property(lambda self: meta))
     replace(_FSDPDeviceHandle, "from_device", classmethod(handle))
+    replace(_init_utils, "_move_module_to_device", move_module)
     try:
         yield meta
     finally:
         replace(Accelerator, "device", device)
         replace(_FSDPDeviceHandle, "from_device", from_device)
+        replace(_init_utils, "_move_module_to_device", move)
+
+
+def _far_copy(tensor: Any) -> Any:
+    import torch
+
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor.detach().to("meta"), tensor.requires_grad)
+    return tensor.to("meta")

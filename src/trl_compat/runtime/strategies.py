@@ -103,7 +103,8 @@ def configure_fsdp(rank: Rank) -> None:
         FSDP_SYNC_MODULE_STATES="false",
         FSDP_CPU_RAM_EFFICIENT_LOADING="false",
         FSDP_OFFLOAD_PARAMS="false",
-        FSDP_STATE_DICT_TYPE="FULL_STATE_DICT",
+        # accelerate 1.6.0 allows no other with FSDP2
+        FSDP_STATE_DICT_TYPE="SHARDED_STATE_DICT" if version == 2 else "FULL_STATE_DICT",
     )
 
 

@@ -1,0 +1,143 @@
+"""results.json: the published schema, scrubbing, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.harness.conftest import ROOT
+from trl_compat import results
+from trl_compat.advisories import load as load_advisories
+from trl_compat.errors import BadInput
+from trl_compat.outcomes import Launch, Outcome
+from trl_compat.report import junit, markdown, tables
+
+SCHEMA = Path(results.__file__).parent / "schema" / "results-1.json"
+
+
+def cell(**changes: object) -> results.CellResult:
+    given: dict[str, object] = {
+        "id": "s__ppo-zero3-save__zero3__tiny-qwen2__x2",
+        "stack": "s",
+        "failure": "ppo-zero3-save",
+        "variant": "zero3",
+        "model": "tiny-qwen2",
+        "world_size": 2,
+        "backend": "gloo",
+        "fixed": False,
+        "fix": None,
+        "outcome": Outcome.REPRODUCED,
+        "expected": Outcome.REPRODUCED,
+        "agrees": True,
+        "reason": "a | b <script>",
+        "symptom": "text",
+        "masked_by": None,
+        "signature": results.Signature(exception="E", message="m", where="f:g"),
+        "checks": [],
+        "stand_ins": [],
+        "evidence": "cpu-gloo × 2",
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "seconds": 1.0,
+        "launch": Launch.PRELOADED,
+        "attempts": [],
+        "log": None,
+        "command": "nox -s matrix",
+        **changes,
+    }
+    return results.CellResult.model_validate(given)
+
+
+def document(*cells: results.CellResult) -> results.Results:
+    versions = dict.fromkeys(("torch", "trl", "transformers", "deepspeed", "accelerate"), "1.0")
+    stack = results.StackResult(
+        python="3.11", peft="1.0", as_of="2026-01-01", lock_sha256=None, packages={}, **versions
+    )
+    return results.Results(
+        generated_at="2026-01-01T00:00:00+00:00",
+        command="x",
+        profile="default",
+        host=results.Host(os="Linux", cpu="c", memory="1 GiB"),
+        stacks={"s": stack},
+        cells=list(cells),
+        summary=results.summary(cells),
+    )
+
+
+def test_the_published_schema_is_that_of_the_models() -> None:
+    published = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert published == results.json_schema(), "make it again with: trl-compat schema > " + str(
+        SCHEMA
+    )
+
+
+def test_what_is_written_validates(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    results.write(path, document(cell()))
+    jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA.read_text()))
+    assert results.read(path) == document(cell())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 2}', "null"])
+def test_a_corrupt_file_is_one_sentence_with_what_to_do(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="not a results file of schema version 1"):
+        results.read(path)
+
+
+def test_the_committed_results_validate() -> None:
+    path = ROOT / "reports" / "results.json"
+    found = results.read(path)
+    assert found is not None
+    jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("/home/alice/x.py", "alice"),
+        ("/root/.cache/trl-compat/environments/a/lib", "/root"),
+        ("token hf_abcdefghijklmnop here", "hf_abc"),
+        ("/tmp/trl-compat-1a2b3c/home", "/tmp"),
+    ],
+)
+def test_scrubbing_takes_out_what_is_private(text: str, secret: str) -> None:
+    assert secret not in results.scrub(text)
+
+
+@given(st.text())
+def test_any_text_makes_well_formed_reports(text: str) -> None:
+    shown = document(cell(reason=text, outcome=Outcome.CRASH, agrees=False))
+    from xml.etree import ElementTree as ET
+
+    ET.fromstring(junit.render(shown))
+
+
+def test_the_table_says_the_word_and_escapes() -> None:
+    catalogue = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    text = markdown.render(document(cell()), catalogue)
+    assert "❌ fails" in text
+    assert "<script>" not in text
+
+
+def test_a_fix_counts_as_proven_only_if_every_broken_cell_has_one() -> None:
+    proof = cell(fixed=True, fix="f", outcome=Outcome.PASS)
+    other = cell(model="tiny-mistral")
+    both = tables.summary_of([cell(), proof], "s", "ppo-zero3-save")
+    assert both is not None
+    assert both.fixed
+    half = tables.summary_of([cell(), proof, other], "s", "ppo-zero3-save")
+    assert half is not None
+    assert not half.fixed
+
+
+def test_a_control_does_not_speak_for_a_stack() -> None:
+    control = cell(control=True, outcome=Outcome.PASS)
+    found = tables.summary_of([control, cell()], "s", "ppo-zero3-save")
+    assert found is not None
+    assert found.outcome is Outcome.REPRODUCED

@@ -1,0 +1,68 @@
+"""zero3-gloo-unwaited-allgather: on CPU ranks ZeRO-3 reads parameters that have not arrived yet.
+
+DeepSpeed starts one asynchronous all-gather per parameter and waits for the last only.  CUDA streams
+keep their order, so on GPUs that is enough; gloo finishes in any order.  The scenario gathers the
+whole model again and again and compares every tensor with the file that it was loaded from: what
+is corrupted while it is loaded, or when it is gathered, differs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trl_compat.runtime import strategies, weights
+from trl_compat.runtime.context import Rank
+
+ROUNDS = 300
+
+
+def load_under_zero3(rank: Rank) -> Any:
+    """The tiny model, loaded and sharded by ``zero.Init``."""
+    from deepspeed import comm
+    from transformers import AutoModelForCausalLM
+    from transformers.integrations.deepspeed import HfDeepSpeedConfig
+
+    if rank.spec.device == "cuda":
+        import torch
+
+        torch.cuda.set_device(rank.device)
+    comm.init_distributed("nccl" if rank.spec.device == "cuda" else "gloo")
+    config = strategies.deepspeed_config(3)
+    config.update(train_micro_batch_size_per_gpu=1, gradient_accumulation_steps=1)
+    config["train_batch_size"] = rank.world_size
+    keep = HfDeepSpeedConfig(config)  # transformers holds it by a weak reference
+    model = AutoModelForCausalLM.from_pretrained(rank.spec.model_dir)
+    assert keep is not None
+    rank.precondition(
+        "sharded",
+        all(parameter.numel() == 0 for parameter in model.parameters()),
+        "zero.Init sharded nothing",
+    )
+    return model
+
+
+def gathered(model: Any) -> dict[str, Any]:
+    """Every tensor of the model, gathered together as DeepSpeed does while loading."""
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        return {name: p.detach().cpu().clone() for name, p in model.named_parameters()}
+
+
+def scenario(rank: Rank) -> None:
+    import torch
+
+    model = load_under_zero3(rank)
+    on_file = weights.saved_state(Path(rank.spec.model_dir))
+    wrong = 0
+    for _ in range(ROUNDS):
+        held = gathered(model)
+        wrong += any(not torch.equal(held[name], on_file[name]) for name in held)
+    # Ranks are corrupted independently of each other: decide together, so that all say the same.
+    total = torch.tensor([wrong], device=rank.device)
+    torch.distributed.all_reduce(total)
+    rank.observe("corrupted", f"{total.item()} of {ROUNDS * rank.world_size} gathers")
+    rank.check(
+        "gathered-equals-file", total.item() == 0, "gathered parameters differ from the file"
+    )
