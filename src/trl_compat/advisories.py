@@ -120,6 +120,12 @@ class Affected(Scope):
     symptom: str
 
 
+class Absent(Scope):
+    """A scope in which there is nothing to fail: the release lacks the option or the trainer."""
+
+    why: str
+
+
 class Remedy(Record):
     """A change that is tried in affected cells, by calling its ``entry`` before the scenario.
 
@@ -180,6 +186,7 @@ class Advisory(Record):
     cause: str
     references: tuple[Reference, ...]
     available: Ranges = {}
+    absent: tuple[Absent, ...] = ()
     symptoms: dict[str, Symptom]
     affected: tuple[Affected, ...]
     reproduction: Reproduction | None = None

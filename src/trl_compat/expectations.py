@@ -34,7 +34,7 @@ def expect(
     """The outcome that the advisories predict for a cell; its device counts as a condition."""
     assert advisory.reproduction is not None
     conditions = {**advisory.reproduction.conditions_of(variant), "device": device}
-    if not _available(stack, advisory):
+    if not _available(stack, advisory) or any(a.covers(stack, conditions) for a in advisory.absent):
         return Expectation(outcome=Outcome.NOT_APPLICABLE)
     for mask in masks:
         if mask.id != advisory.id and _affected(mask, stack, conditions):
@@ -43,8 +43,6 @@ def expect(
     match fix:
         case WrongFix():
             return Expectation(outcome=Outcome.REPRODUCED, symptom=fix.symptom)
-        case None if symptom == "not-applicable":
-            return Expectation(outcome=Outcome.NOT_APPLICABLE)
         case None if symptom:
             return Expectation(outcome=Outcome.REPRODUCED, symptom=symptom)
         case _:

@@ -58,7 +58,12 @@ class ReproductionFile(pytest.File):
         campaign = self.config.stash[CAMPAIGN]
         for cell in campaign.order.cells:
             if campaign.reproduction(cell) == self.path:
-                item: CellItem = CellItem.from_parent(self, name=cell.id, cell=cell)
+                # xdist's loadgroup reads the group behind the '@'.  Said here, because xdist 3.8
+                # cannot add it to the items of pytest 9.
+                nodeid = f"{self.nodeid}::{cell.id}@{cell.stack}"
+                item: CellItem = CellItem.from_parent(
+                    self, name=cell.id, nodeid=nodeid, cell=cell
+                )
                 yield item
 
 
@@ -68,7 +73,6 @@ class CellItem(pytest.Item):
     def __init__(self, *, cell: Cell, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cell = cell
-        self.add_marker(pytest.mark.xdist_group(cell.stack))
         self.user_properties.append(("cell", cell.id))
 
     def runtest(self) -> None:

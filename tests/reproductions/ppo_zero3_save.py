@@ -1,12 +1,13 @@
 """ppo-zero3-save: PPO trains under ZeRO-3 and dies, or would write nonsense, when it saves.
 
 The trainer hands the bare policy to ``Trainer.save_model`` in the place of the DeepSpeed engine
-(huggingface/trl#2122, #2885).  The scenario trains two episodes and saves; the post-condition is
+(huggingface/trl#2122, #2885).  The scenario trains one batch of episodes and saves; the post-condition is
 the saved checkpoint itself.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from trl_compat.runtime import data, strategies, trainers, weights
@@ -23,12 +24,13 @@ def build_trainer(rank: Rank) -> Any:
     )
 
     trainer_class, config_class = trainers.find("PPO")
+    scorer = scorer_checkpoint(rank)
     strategies.configure_by_environment(rank)
     config = config_class(
         output_dir=str(rank.folder / "out"),
         **trainers.quiet_arguments(
             config_class,
-            total_episodes=8,
+            total_episodes=2 * rank.world_size,
             num_ppo_epochs=1,
             num_mini_batches=1,
             response_length=4,
@@ -43,11 +45,12 @@ def build_trainer(rank: Rank) -> Any:
         AutoModelForCausalLM.from_pretrained(rank.spec.model_dir) for _ in range(2)
     )
     reward, value = (
-        AutoModelForSequenceClassification.from_pretrained(rank.spec.model_dir, num_labels=1)
-        for _ in range(2)
+        AutoModelForSequenceClassification.from_pretrained(scorer) for _ in range(2)
     )
     weights.assert_loaded(rank, policy, "policy")
     weights.assert_loaded(rank, reference, "reference model")
+    weights.assert_loaded(rank, reward, "reward model", scorer)
+    weights.assert_loaded(rank, value, "value model", scorer)
     return trainer_class(
         **trainers.accepted(
             trainer_class,
@@ -68,13 +71,27 @@ def build_trainer(rank: Rank) -> Any:
     )
 
 
+def scorer_checkpoint(rank: Rank) -> Path:
+    """A reward model on disk, made from the tiny model with a head of its own.
+
+    Users load trained ones; a head that the file lacks is left uninitialised under ``zero.Init`` by
+    some releases and would make losses random.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    folder = rank.folder / f"scorer{rank.rank}"
+    model = AutoModelForSequenceClassification.from_pretrained(rank.spec.model_dir, num_labels=1)
+    model.save_pretrained(folder)
+    return folder
+
+
 def policy_state(trainer: Any) -> dict[str, Any]:
     """The trained policy's tensors, gathered from the engine on every rank."""
     wrapper = getattr(trainer.model, "module", trainer.model)
     return weights.full_state(wrapper.policy)
 
 
-def assert_checkpoint(rank: Rank, folder: Any, trained: dict[str, Any]) -> None:
+def assert_checkpoint(rank: Rank, folder: Path, trained: dict[str, Any]) -> None:
     """Post-condition: the files hold the trained policy, tensor by tensor, and can be loaded."""
     from transformers import AutoModelForCausalLM
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
@@ -89,7 +106,7 @@ def assert_checkpoint(rank: Rank, folder: Any, trained: dict[str, Any]) -> None:
     rank.check("reloaded", not wrong, f"reloaded model is not the trained policy: {wrong}")
 
 
-def save_by_hand(trainer: Any, folder: Any) -> None:
+def save_by_hand(trainer: Any, folder: Path) -> None:
     """Saves what all ranks gather from the engine: right, whatever the trainer does."""
     gathered = trainer.accelerator.get_state_dict(trainer.model)
     if trainer.accelerator.is_main_process:

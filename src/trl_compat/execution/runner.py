@@ -7,6 +7,7 @@ gives an :class:`~trl_compat.outcomes.Observation`; judging is not done here.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -30,7 +31,17 @@ from trl_compat.runtime.spec import CellSpec
 
 IMPORT_LIMIT = 300.0
 GRACE = 10.0
+IDLE_LIMIT = 3.0
 EXIT_LINE = re.compile(r"rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.S)
+
+
+@dataclasses.dataclass(frozen=True)
+class _End:
+    """How a run ended: exit status of the launcher, and what had to be killed after it."""
+
+    status: int
+    timed_out: bool = False
+    leftovers: int = 0
 
 
 class StackRunner:
@@ -97,44 +108,74 @@ class StackRunner:
         begun = time.monotonic()
         match launch:
             case Launch.PRELOADED:
-                status, timed_out, leftovers = self._run_preloaded(spec_file, limit)
+                end = self._run_preloaded(spec, spec_file, limit)
             case Launch.TORCHRUN:
-                status, timed_out, leftovers = self._run_torchrun(spec, spec_file, limit)
+                end = self._run_torchrun(spec, spec_file, limit)
         return Observation(
             launch=launch,
             world_size=spec.world_size,
             started_at=started_at,
             seconds=round(time.monotonic() - begun, 2),
             ranks=_records(Path(spec.folder), spec.world_size),
-            exit_status=status,
+            exit_status=end.status,
             rank_exits=_rank_exits(Path(spec.folder)),
-            timed_out=timed_out,
-            leftovers=leftovers,
+            timed_out=end.timed_out,
+            leftovers=end.leftovers,
             output=_output(Path(spec.folder), spec.world_size),
         )
 
-    def _run_preloaded(self, spec_file: Path, limit: float) -> tuple[int, bool, int]:
+    def _run_preloaded(self, spec: CellSpec, spec_file: Path, limit: float) -> _End:
         parent = self._parent
         assert parent is not None
         assert parent.stdin is not None
         parent.stdin.write(json.dumps({"spec": str(spec_file)}) + "\n")
         parent.stdin.flush()
         answer = self._answer(GRACE)
-        pid = int(answer["pid"]) if answer else 0
-        over = self._answer(limit)
-        timed_out = over is None
-        if timed_out:
-            processes.signal_tree(pid or parent.pid, processes.STACK_DUMP)
+        launcher = int(answer["pid"]) if answer else parent.pid
+        end = self._wait(launcher, spec, limit)
+        if end is None:
+            processes.signal_tree(launcher, processes.STACK_DUMP)
             time.sleep(0.5)  # the time that faulthandler takes to write the stacks
-            processes.end_tree(pid or parent.pid)
-            over = self._answer(GRACE)
+            processes.end_tree(launcher)
+            end = _End(-9, timed_out=True)
+            if self._answer(GRACE) is None:
+                self._end_parent()
+                return end
         # What the cell left behind was adopted by the parent when its launcher ended.
-        leftovers = processes.end_tree(parent.pid, itself=False)
-        if over is None:
-            self._end_parent()
-        return (int(over["status"]) if over else -9), timed_out, leftovers
+        left = processes.end_tree(parent.pid, itself=False)
+        return dataclasses.replace(end, leftovers=end.leftovers + left)
 
-    def _run_torchrun(self, spec: CellSpec, spec_file: Path, limit: float) -> tuple[int, bool, int]:
+    def _wait(self, launcher: int, spec: CellSpec, limit: float) -> _End | None:
+        """Waits for a launcher to end; None when it does not in time.
+
+        The agent waits for every rank's return value, and for whatever a rank's children hold open:
+        a rank that leaves without a word, or leaves a child behind, makes it wait for ever.  When no
+        process is left that has still to write its record, the launcher is ended.
+        """
+        deadline = time.monotonic() + limit
+        idle_since = 0.0
+        while (left := deadline - time.monotonic()) > 0:
+            answer = self._answer(min(left, 0.5))
+            if answer is not None:
+                return _End(int(answer["status"]))
+            if self._gone():
+                return _End(-9)
+            done = {int(r["pid"]) for r in _records(Path(spec.folder), spec.world_size).values()}
+            others = {process.pid for process in processes.descendants(launcher)} - done
+            if not done or (others and len(done) < spec.world_size):
+                idle_since = 0.0
+                continue
+            idle_since = idle_since or time.monotonic()
+            if time.monotonic() - idle_since > IDLE_LIMIT:
+                processes.end_tree(launcher)
+                self._answer(GRACE)
+                return _End(0 if len(done) == spec.world_size else -9, leftovers=len(others))
+        return None
+
+    def _gone(self) -> bool:
+        return self._parent is None or self._parent.poll() is not None
+
+    def _run_torchrun(self, spec: CellSpec, spec_file: Path, limit: float) -> _End:
         command = torchrun_command(
             str(self._environment.python), self._bundle, spec_file, spec.world_size
         )
@@ -152,7 +193,7 @@ class StackRunner:
         finally:
             leftovers = processes.end_tree(process.pid)
             process.wait()
-        return process.returncode, timed_out, 0 if timed_out else leftovers
+        return _End(process.returncode, timed_out, 0 if timed_out else leftovers)
 
     def _ensure_parent(self) -> bool:
         """Starts the parent with the imports done; False if this stack cannot be preloaded."""

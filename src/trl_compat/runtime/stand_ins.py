@@ -47,6 +47,21 @@ def _no_shared_memory_op() -> None:
     replace(backend, "build_shm_op", lambda: None)
 
 
+def _gathers_without_grad() -> None:
+    import torch
+    from deepspeed import comm
+    from deepspeed.comm import comm as comm_module
+
+    gather = comm_module.all_gather_into_tensor
+
+    def gather_without_grad(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return gather(*args, **kwargs)
+
+    replace(comm, "all_gather_into_tensor", gather_without_grad)
+    replace(comm_module, "all_gather_into_tensor", gather_without_grad)
+
+
 def _local_size() -> None:
     os.environ.setdefault("LOCAL_SIZE", os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
@@ -80,6 +95,14 @@ AUTOMATIC = (
         "arrived and ZeRO-3 weights are silently corrupted. Mended upstream afterwards.",
         lambda: bool(installed("deepspeed")) and not at_least("deepspeed", "0.19.8"),
         zero3_gloo_unwaited_allgather.apply,
+    ),
+    StandIn(
+        "gathers-without-grad-1",
+        "DeepSpeed from 0.18.6 gathers parameters in grad mode at the end of a ZeRO-1/2 step. NCCL "
+        "writes into them without autograd, gloo splits and copies: 'Output 0 of SplitBackward0 is "
+        "a view and is being modified inplace'. Met with DeepSpeed 0.18.8 on torch 2.10.",
+        lambda: at_least("deepspeed", "0.18.6"),
+        _gathers_without_grad,
     ),
     StandIn(
         "no-shared-memory-op-1",
@@ -166,7 +189,7 @@ def forced_fsdp_state(rank: Rank) -> Iterator[None]:
 
 
 def _cpu_stream_events(rank: Rank) -> None:
-    """FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two of the methods."""
+    """FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two methods."""
     from torch import cpu
 
     if not hasattr(cpu.Stream, "record_event"):

@@ -67,7 +67,7 @@ def difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
     return ""
 
 
-def assert_loaded(rank: Rank, module: Any, label: str) -> None:
+def assert_loaded(rank: Rank, module: Any, label: str, folder: Path | None = None) -> None:
     """Precondition: what a model holds after loading equals its file, tensor by tensor.
 
     ZeRO-3 on gloo has corrupted weights while loading them (``zero3-gloo-unwaited-allgather``), so
@@ -75,7 +75,7 @@ def assert_loaded(rank: Rank, module: Any, label: str) -> None:
     """
     if rank.condition("zero_stage") != 3:
         return
-    on_file = saved_state(Path(rank.spec.model_dir))
+    on_file = saved_state(folder or Path(rank.spec.model_dir))
     held = {
         name: tensor
         for name, tensor in full_state(module).items()
