@@ -11,6 +11,7 @@ import nox
 # nox makes its environments with uv, which should look where the user's pip does.
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 from trl_compat.environments.settings import uv_environment
+from trl_compat.stack_names import stack_names
 
 os.environ.update(uv_environment(os.environ))
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -23,6 +24,14 @@ def matrix(session: nox.Session) -> None:
     """Run cells, write reports/, print the table; options after --, see -- --help."""
     session.install("-e", ".")
     session.run("trl-compat", "matrix", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("name", [nox.param(n, id=n) for n in stack_names(Path("matrix.yaml"))])
+def stack(session: nox.Session, name: str) -> None:
+    """One stack alone: nox -s "stack(trl-0.12.2)"."""
+    session.install("-e", ".")
+    session.run("trl-compat", "matrix", "--stack", name, *session.posargs)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -149,4 +150,9 @@ def main() -> None:
     except HarnessError as error:
         click.echo(f"trl-compat: the harness failed: {error}", err=True)
         sys.exit(EXIT_HARNESS)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "; free some space and run the same command again, finished cells are kept"
+        click.echo(f"trl-compat: {error.strerror or error}{hint if full else ''}", err=True)
+        sys.exit(EXIT_USAGE if full else EXIT_HARNESS)
     sys.exit(code if isinstance(code, int) else EXIT_OK)

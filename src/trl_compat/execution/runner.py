@@ -54,7 +54,7 @@ class StackRunner:
     """
 
     def __init__(self, environment: Environment, *, device: str, preload: bool = True) -> None:
-        self._environment = environment
+        self.environment = environment
         self._scratch = Path(tempfile.mkdtemp(prefix="trl-compat-"))
         self._bundle = bundle.make(self._scratch / "bundle")
         self._env = cell_environment.build(
@@ -177,7 +177,7 @@ class StackRunner:
 
     def _run_torchrun(self, spec: CellSpec, spec_file: Path, limit: float) -> _End:
         command = torchrun_command(
-            str(self._environment.python), self._bundle, spec_file, spec.world_size
+            str(self.environment.python), self._bundle, spec_file, spec.world_size
         )
         folder = Path(spec.folder)
         process = processes.spawn(
@@ -202,7 +202,7 @@ class StackRunner:
         self._unread = b""
         log = self._scratch / "preload.log"
         self._parent = processes.spawn(
-            [str(self._environment.python), str(self._bundle / "preload_main.py")],
+            [str(self.environment.python), str(self._bundle / "preload_main.py")],
             env=self._env,
             cwd=self._scratch,
             stderr=log,
