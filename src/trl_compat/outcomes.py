@@ -17,7 +17,7 @@ class Outcome(enum.StrEnum):
     sentence: str
     folded: str
 
-    def __new__(cls, value: str, folded: str, sentence: str) -> Outcome:
+    def __new__(cls, value: str, folded: str, sentence: str) -> Outcome:  # noqa: D102
         member = str.__new__(cls, value)
         member._value_ = value
         member.folded = folded

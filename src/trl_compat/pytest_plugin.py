@@ -61,9 +61,7 @@ class ReproductionFile(pytest.File):
                 # xdist's loadgroup reads the group behind the '@'.  Said here, because xdist 3.8
                 # cannot add it to the items of pytest 9.
                 nodeid = f"{self.nodeid}::{cell.id}@{cell.stack}"
-                item: CellItem = CellItem.from_parent(
-                    self, name=cell.id, nodeid=nodeid, cell=cell
-                )
+                item: CellItem = CellItem.from_parent(self, name=cell.id, nodeid=nodeid, cell=cell)
                 yield item
 
 

@@ -156,8 +156,8 @@ def read(path: Path) -> Results | None:
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
         raise BadInput(
-            f"{path}: not a results file of schema version {SCHEMA_VERSION} ({first}); move it away "
-            "or restore it with git, then run again (observed cells are kept in .trl-compat)"
+            f"{path}: not a results file of schema version {SCHEMA_VERSION} ({first}); move it "
+            "away or restore it with git, then run again (observed cells are kept in .trl-compat)"
         ) from None
 
 

@@ -34,9 +34,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[StackRunner]:
         yield running
 
 
-def observe(
-    runner: StackRunner, probe: str, model: str, conditions: dict[str, Any]
-) -> Observation:
+def observe(runner: StackRunner, probe: str, model: str, conditions: dict[str, Any]) -> Observation:
     spec = CellSpec(
         cell=probe,
         reproduction=str(PROBES / f"{probe}.py"),

@@ -1,8 +1,8 @@
 """ppo-zero3-save: PPO trains under ZeRO-3 and dies, or would write nonsense, when it saves.
 
 The trainer hands the bare policy to ``Trainer.save_model`` in the place of the DeepSpeed engine
-(huggingface/trl#2122, #2885).  The scenario trains one batch of episodes and saves; the post-condition is
-the saved checkpoint itself.
+(huggingface/trl#2122, #2885).  The scenario trains one batch of episodes and saves; the
+post-condition is the saved checkpoint itself.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def build_trainer(rank: Rank) -> Any:
     policy, reference = (
         AutoModelForCausalLM.from_pretrained(rank.spec.model_dir) for _ in range(2)
     )
-    reward, value = (
-        AutoModelForSequenceClassification.from_pretrained(scorer) for _ in range(2)
-    )
+    reward, value = (AutoModelForSequenceClassification.from_pretrained(scorer) for _ in range(2))
     weights.assert_loaded(rank, policy, "policy")
     weights.assert_loaded(rank, reference, "reference model")
     weights.assert_loaded(rank, reward, "reward model", scorer)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trl_compat.runtime import data, strategies, trainers, weights
-from trl_compat.runtime.context import Rank, at_least
+from trl_compat.runtime.context import NotApplicable, Rank, at_least
 
 OPTION = "ds3_gather_for_generation"
 ARGUMENT = "gather_deepspeed3_params"
@@ -291,7 +291,7 @@ def option_in_config(rank: Rank) -> None:
     for name in names:
         try:
             _, config_class = trainers.find(name)
-        except trainers.NotApplicable:
+        except NotApplicable:
             continue
         defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
         rank.check(

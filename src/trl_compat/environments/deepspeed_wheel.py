@@ -69,9 +69,9 @@ def build(version: str, torch: str, as_of: datetime.date, interpreter: Interpret
 
 def source_requirement(version: str) -> str:
     """``deepspeed==X --hash=...`` of the source package, from the index and without a build."""
+    quietly = ["--quiet", "--no-header", "--no-annotate"]
     return uv(
-        ["pip", "compile", "-", "--no-deps", "--generate-hashes", "--quiet", "--no-header"]
-        + ["--no-annotate"],
+        ["pip", "compile", "-", "--no-deps", "--generate-hashes", *quietly],
         text=f"deepspeed=={version}\n",
     )
 

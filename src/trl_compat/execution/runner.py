@@ -148,9 +148,9 @@ class StackRunner:
     def _wait(self, launcher: int, spec: CellSpec, limit: float) -> _End | None:
         """Waits for a launcher to end; None when it does not in time.
 
-        The agent waits for every rank's return value, and for whatever a rank's children hold open:
-        a rank that leaves without a word, or leaves a child behind, makes it wait for ever.  When no
-        process is left that has still to write its record, the launcher is ended.
+        The agent waits for every rank's return value, and for whatever a rank's children hold
+        open: a rank that leaves without a word, or leaves a child behind, makes it wait for ever.
+        When no process is left that has still to write its record, the launcher is ended.
         """
         deadline = time.monotonic() + limit
         idle_since = 0.0

@@ -1,4 +1,4 @@
-"""Fix for ``zero3-gloo-unwaited-allgather``: wait for every all-gather of ZeRO-3, not the last only.
+"""Fix for ``zero3-gloo-unwaited-allgather``: wait for every all-gather, not the last only.
 
 For anybody who trains or tests ZeRO-3 on CPU ranks with DeepSpeed up to 0.19.7::
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import pytest
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -40,7 +42,9 @@ class Display:
     """
 
     def __init__(self, *, total: int, reused: int, describe: Describe) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+        # A pipe has no width of its own; CI logs are wide.
+        width = None if sys.stdout.isatty() else 132
+        self.console = Console(highlight=False, width=width)
         self._total, self._reused, self._describe = total, reused, describe
         self._done = 0
         self._begun = time.monotonic()
@@ -170,11 +174,18 @@ def _table(
     document: results.Results, cells: Sequence[results.CellResult], catalogue: Catalogue
 ) -> Table:
     failures = sorted({cell.failure for cell in cells})
-    table = Table(title="does it work?", title_justify="left", show_lines=False)
-    table.add_column("stack")
+    title = "does it work?  (* every failing cell has a fix that was proven)"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("stack", no_wrap=True)
     for failure in failures:
-        table.add_column(failure, overflow="fold")
+        table.add_column(failure, overflow="fold", min_width=9)
     for stack in tables.stacks_of(document, cells):
         row = [tables.summary_of(cells, stack, failure) for failure in failures]
-        table.add_row(stack, *(f"[{STYLE[s.mark]}]{s.mark} {s.word}[/]" if s else "" for s in row))
+        table.add_row(stack, *(_short(s) if s else "[dim]not run[/]" for s in row))
     return table
+
+
+def _short(summary: tables.Summary) -> str:
+    word = "fails" if summary.outcome is Outcome.REPRODUCED else str(summary.outcome)
+    word = "n/a" if summary.outcome is Outcome.NOT_APPLICABLE else word
+    return f"[{STYLE[summary.mark]}]{summary.mark} {word}{'*' if summary.fixed else ''}[/]"

@@ -114,24 +114,24 @@ AUTOMATIC = (
     ),
     StandIn(
         "local-size-1",
-        "DeepSpeed up to 0.15.x counts the sockets of a CPU machine with the program numactl, unless "
-        "LOCAL_SIZE (which its own launcher sets) says how many ranks there are: without either, "
+        "DeepSpeed up to 0.15.x counts the sockets of a CPU machine with the program numactl, "
+        "unless LOCAL_SIZE (which its own launcher sets) says how many ranks there are: without either, "
         "ZeRO-3's backward dies with FileNotFoundError: 'numactl'.",
         lambda: bool(installed("deepspeed")),
         _local_size,
     ),
     StandIn(
         "no-grad-for-inference-mode-1",
-        "TRL up to 0.15.2 runs reference models under torch.inference_mode(); gloo's worker threads "
-        "may not write into inference tensors ('Inplace update to inference tensor outside "
+        "TRL up to 0.15.2 runs reference models under torch.inference_mode(); gloo's worker "
+        "threads may not write into inference tensors ('Inplace update to inference tensor outside "
         "InferenceMode'), NCCL's kernels may.",
         lambda: not at_least("trl", "0.16.0"),
         _no_grad_in_place_of_inference_mode,
     ),
     StandIn(
         "gloo-for-torchrun-ranks-1",
-        "accelerate from 1.13.0 chooses gloo only when asked for a CPU run, and asking for one turns "
-        "DeepSpeed off: under torchrun without GPUs every rank would believe it is alone.",
+        "accelerate from 1.13.0 chooses gloo only when asked for a CPU run, and asking for one "
+        "turns DeepSpeed off: under torchrun without GPUs every rank would believe it is alone.",
         lambda: at_least("accelerate", "1.13.0"),
         _gloo_for_torchrun_ranks,
     ),

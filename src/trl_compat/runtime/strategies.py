@@ -14,7 +14,7 @@ from typing import Any
 from .context import Rank
 
 
-def deepspeed_config(stage: int, *, offload: bool = False) -> dict[str, Any]:
+def deepspeed_config(stage: int) -> dict[str, Any]:
     """A DeepSpeed configuration that shards even tiny tensors.
 
     ``stage3_param_persistence_threshold`` is 0: with the default, tensors of tiny models stay
