@@ -18,6 +18,7 @@ import pytest
 
 from trl_compat.campaign import Campaign, Order, agrees
 from trl_compat.cells import Cell
+from trl_compat.errors import BadInput
 from trl_compat.execution import processes
 from trl_compat.outcomes import Outcome, Verdict
 
@@ -83,8 +84,11 @@ class CellItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """One sentence; the evidence is in the record."""
-        if isinstance(excinfo.value, Deviation):
-            return str(excinfo.value)
+        match excinfo.value:
+            case Deviation() | BadInput():
+                return str(excinfo.value)
+            case OSError() as error:
+                return f"its record could not be kept: {error.strerror or error}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -79,11 +79,13 @@ def test_every_fix_of_ours_exists_and_imports_without_the_stack() -> None:
             assert compile(fix.standalone, fix.name, "exec")
 
 
-def test_every_wrong_fix_of_ours_stands_in_its_reproduction() -> None:
+def test_every_wrong_fix_of_ours_can_be_called() -> None:
     for advisory in own().records.values():
         for wrong in advisory.wrong_fixes:
             module, _, function = wrong.entry.partition(":")
-            assert module == "reproduction"
+            if module != "reproduction":  # right elsewhere, wrong under these conditions
+                assert callable(getattr(importlib.import_module(module), function))
+                continue
             assert advisory.reproduction is not None
             path = ROOT / "tests" / "reproductions" / f"{advisory.reproduction.module}.py"
             assert f"def {function}() -> str:" in path.read_text()

@@ -1,9 +1,9 @@
 """zero3-gloo-unwaited-allgather: on CPU ranks ZeRO-3 reads parameters that have not arrived yet.
 
 DeepSpeed starts one asynchronous all-gather per parameter and waits for the last only.  CUDA
-streams keep their order, so on GPUs that is enough; gloo finishes in any order.  The scenario gathers the
-whole model again and again and compares every tensor with the file that it was loaded from: what
-is corrupted while it is loaded, or when it is gathered, differs.
+streams keep their order, so on GPUs that is enough; gloo finishes in any order.  The scenario
+gathers two parameters again and again and compares them with the file that the model was loaded
+from: what was corrupted while it was loaded, or is when it is gathered, differs.
 """
 
 from __future__ import annotations

@@ -146,10 +146,15 @@ class Display:
         if unreached:
             why = next(c.reason for c in cells if c.outcome is Outcome.UNAVAILABLE)
             console.print(f"not run, out of reach: {', '.join(unreached)} ({escape(why)})")
-        for cell in deviations[:10]:
+        by_reason: dict[str, list[results.CellResult]] = {}
+        for cell in deviations:
+            by_reason.setdefault(cell.reason, []).append(cell)
+        for reason, alike in list(by_reason.items())[:10]:
+            cell, more = alike[0], len(alike) - 1
             console.print(
-                f"[bold red]deviates[/] {escape(cell.id)}: expected {cell.expected}, "
-                f"is {cell.outcome}. {escape(cell.reason)}\n         again: {escape(cell.command)}"
+                f"[bold red]deviates[/] {escape(cell.id)}: expected {cell.expected}, is "
+                f"{cell.outcome}{f' (and {more} more cells)' if more else ''}. {escape(reason)}\n"
+                f"         again: {escape(cell.command)}"
             )
         if interrupted:
             console.print(

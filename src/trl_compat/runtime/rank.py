@@ -88,6 +88,8 @@ def run(spec: CellSpec) -> None:
         SystemExit: with status 1 after anything but a clean end; the record says what it was.
     """
     die_with_parent()
+    # A forked rank has inherited the agent's handler, which would raise where torchrun's rank dies.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     rank = Rank(spec)
     capture_output(rank.folder, rank.rank)
     os.chdir(rank.folder)

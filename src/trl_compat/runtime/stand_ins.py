@@ -115,8 +115,8 @@ AUTOMATIC = (
     StandIn(
         "local-size-1",
         "DeepSpeed up to 0.15.x counts the sockets of a CPU machine with the program numactl, "
-        "unless LOCAL_SIZE (which its own launcher sets) says how many ranks there are: without either, "
-        "ZeRO-3's backward dies with FileNotFoundError: 'numactl'.",
+        "unless LOCAL_SIZE (which its own launcher sets) says how many ranks there are: without "
+        "either, ZeRO-3's backward dies with FileNotFoundError: 'numactl'.",
         lambda: bool(installed("deepspeed")),
         _local_size,
     ),
