@@ -6,6 +6,8 @@ The campaign is written to a file, so that every worker process of pytest-xdist 
 from __future__ import annotations
 
 import functools
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -17,6 +19,7 @@ from trl_compat.errors import BadInput
 from trl_compat.execution import bundle
 from trl_compat.execution.runner import StackRunner, unsound
 from trl_compat.expectations import Expectation
+from trl_compat.host import visible_gpus
 from trl_compat.outcomes import Launch, Observation, Outcome, Verdict, decide
 from trl_compat.project import Project
 from trl_compat.runtime.spec import CellSpec
@@ -193,9 +196,17 @@ class Campaign:
             except EnvironmentFailed as error:
                 self._failed = error
                 return None
-            device = self.order.cells[0].device
-            self._runner = StackRunner(self._environment, device=device, preload=self.order.preload)
+            self._runner = StackRunner(
+                self._environment, gpus=gpu_share(self.order.cells), preload=self.order.preload
+            )
         return self._environment
+
+
+def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The GPUs of this worker process: as many as its largest cell has ranks, and no other's."""
+    need = max((cell.world_size for cell in cells if cell.device == "cuda"), default=0)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return tuple(visible_gpus()[worker * need : (worker + 1) * need])
 
 
 def agrees(expected: Expectation, verdict: Verdict) -> bool:

@@ -71,7 +71,8 @@ def matrix(
 
     if world_size is not None and not 2 <= world_size <= 8:
         raise BadInput(f"--world-size {world_size}: a cell has 2 to 8 ranks")
-    chosen = choose_device(device)
+    ranks = world_size or 2
+    chosen = choose_device(device, ranks)
     selection = Selection(
         profile=profile,
         stacks=stacks,
@@ -83,7 +84,7 @@ def matrix(
         device=chosen,
     )
     options = matrix_run.Options(
-        jobs=jobs or max(1, min(os.cpu_count() or 1, 8)),
+        jobs=jobs or default_jobs(chosen, ranks),
         fresh=fresh,
         limit=limit,
         preload=not torchrun,
@@ -93,16 +94,31 @@ def matrix(
     sys.exit(matrix_run.run(where, selection, options))
 
 
-def choose_device(wanted: str) -> str:
-    """``cuda`` where GPUs are wanted, or not excluded and there, else ``cpu``."""
-    from trl_compat.results import host
+def default_jobs(device: str, ranks: int) -> int:
+    """Stacks at a time: as many as there are cores, or sets of GPUs for a cell's ranks."""
+    from trl_compat.host import visible_gpus
+
+    if device == "cuda":
+        return max(1, len(visible_gpus()) // ranks)
+    return max(1, min(os.cpu_count() or 1, 8))
+
+
+def choose_device(wanted: str, ranks: int) -> str:
+    """``cuda`` where GPUs are asked for, or not excluded and enough for the ranks, else ``cpu``.
+
+    Raises:
+        BadInput: ``cuda`` is asked for and a cell's ranks outnumber the GPUs.
+    """
+    from trl_compat.host import visible_gpus
 
     if wanted == "cpu":
         return "cpu"
-    gpus = host().gpus
-    if wanted == "cuda" and not gpus:
-        raise BadInput("--device cuda: this machine shows no GPU (nvidia-smi lists none)")
-    return "cuda" if gpus else "cpu"
+    count = len(visible_gpus())
+    if wanted == "cuda" and count < ranks:
+        raise BadInput(
+            f"--device cuda: {ranks} ranks need {ranks} GPUs, this machine shows {count}"
+        )
+    return "cuda" if count >= ranks else "cpu"
 
 
 @cli.command(epilog="Example: trl-compat report")

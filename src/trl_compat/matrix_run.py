@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat import advisories, matrix, project, report, results
+from trl_compat import advisories, host, matrix, project, report, results
 from trl_compat.campaign import Campaign, Order, agrees
 from trl_compat.cells import Cell, Plan, Selection, plan
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
@@ -158,7 +158,7 @@ def _document(
         generated_at=results.now(),
         command=options.command,
         profile=selection.profile,
-        host=results.host(),
+        host=host.describe(),
         stacks={name: stacks[name] for name in order if name in stacks},
         cells=ordered,
         not_run=[results.NotRunResult(**n.model_dump()) for n in planned.not_run],
@@ -184,9 +184,12 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
     backend = "gloo" if cell.device == "cpu" else "nccl"
     log = f"evidence/{cell.id}.log" if first.output else None
     if log is not None:
-        report.write_log(
-            campaign.project.reports / log, "\n".join(o.output for o in record.observations)
+        # What went as it should is of little interest; the end of it is enough.
+        limit = 2_000 if verdict.outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE) else None
+        text = "\n".join(
+            o.output if limit is None else o.output[-limit:] for o in record.observations
         )
+        report.write_log(campaign.project.reports / log, text)
     return results.CellResult(
         id=cell.id,
         stack=cell.stack,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import platform
 import re
 import socket
 from collections import Counter
@@ -16,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import trl_compat
 from trl_compat.errors import BadInput
+from trl_compat.host import Host
 from trl_compat.outcomes import Launch, Outcome
 
 SCHEMA_VERSION = 1
@@ -30,16 +28,6 @@ class Part(BaseModel):
     """Base of the schema's parts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Host(Part):
-    """The machine, without its name: operating system, processor, memory and GPUs."""
-
-    os: str
-    cpu: str
-    memory: str
-    gpus: list[str] = []
-    driver: str | None = None
 
 
 class StackResult(Part):
@@ -180,50 +168,21 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def host() -> Host:
-    """This machine."""
-    memory = psutil.virtual_memory().total / 2**30
-    gpus, driver = _gpus()
-    return Host(
-        os=f"{platform.system()} {platform.machine()}",
-        cpu=f"{_cpu_name()}, {os.cpu_count()} cores",
-        memory=f"{memory:.0f} GiB",
-        gpus=gpus,
-        driver=driver,
-    )
-
-
-def _cpu_name() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor() or "unknown"
-    match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
-    return match[1].strip() if match else platform.processor() or "unknown"
-
-
-def _gpus() -> tuple[list[str], str | None]:
-    from trl_compat.execution import processes
-
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = processes.run(query)
-    except OSError:
-        return [], None
-    rows = [row.split(", ") for row in done.stdout.splitlines() if done.returncode == 0]
-    return [row[0] for row in rows], rows[0][1] if rows and len(rows[0]) > 1 else None
+# Paths are cut down to where they mean the same on every machine.
+ANCHORS = r"site-packages|tests/reproductions|tiny_models|lib/python3\.\d+|environments"
+SCRUBBED = (
+    (re.compile(rf"(?:/[\w.@+~-]+)+/(?=(?:{ANCHORS})/)"), ""),
+    (re.compile(r"/[^\s\"':,)]*?/trl-compat-\w+"), "<cell>"),
+    (re.compile(r"/(?:home|Users)/[^/\s\"':]+|/root(?=/)"), "~"),
+    (re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders)/[^\s\"':,)]*"), "<tmp>"),
+    (re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA)[A-Za-z0-9_-]{8,}"), "<token>"),
+)
 
 
 def scrub(text: str) -> str:
     """The text without home folders, temporary folders, host name and anything like a token."""
-    text = re.sub(r"/(?:home|Users)/[^/\s\"':]+|/root(?=/)", "~", text)
-    text = re.sub(
-        r"(?:/private)?/(?:tmp|var/tmp|var/folders)/[^\s\"':,)]*?trl-compat-\w+", "<cell>", text
-    )
-    text = re.sub(
-        r"~/\.cache/trl-compat|[^\s\"':]*/trl-compat/environments/[^/\s\"]+", "<stack>", text
-    )
-    text = re.sub(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA)[A-Za-z0-9_-]{8,}", "<token>", text)
+    for pattern, substitute in SCRUBBED:
+        text = pattern.sub(substitute, text)
     name = socket.gethostname()
     return text.replace(name, "<host>") if len(name) > 4 else text
 

@@ -30,7 +30,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 def runner(request: pytest.FixtureRequest) -> Iterator[StackRunner]:
     stacks = matrix.load(ROOT / "matrix.yaml").stacks
     environment = build.ensure(request.param, stacks[request.param])
-    with StackRunner(environment, device="cpu") as running:
+    with StackRunner(environment) as running:
         yield running
 
 

@@ -14,6 +14,7 @@ from tests.harness.conftest import ROOT
 from trl_compat import results
 from trl_compat.advisories import load as load_advisories
 from trl_compat.errors import BadInput
+from trl_compat.host import Host
 from trl_compat.outcomes import Launch, Outcome
 from trl_compat.report import junit, markdown, tables
 
@@ -61,7 +62,7 @@ def document(*cells: results.CellResult) -> results.Results:
         generated_at="2026-01-01T00:00:00+00:00",
         command="x",
         profile="default",
-        host=results.Host(os="Linux", cpu="c", memory="1 GiB"),
+        host=Host(os="Linux", cpu="c", memory="1 GiB"),
         stacks={"s": stack},
         cells=list(cells),
         summary=results.summary(cells),

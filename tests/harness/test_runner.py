@@ -32,7 +32,7 @@ def runner() -> Iterator[StackRunner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_TOKEN", "hf_planted")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
-        with StackRunner(environment, device="cpu") as running:
+        with StackRunner(environment) as running:
             yield running
 
 

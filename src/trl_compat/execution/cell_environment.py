@@ -13,7 +13,7 @@ PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TZ", "SYSTEMROOT")
 
 
 def build(
-    python: Path, home: Path, extensions: Path, *, device: str, run_id: str
+    python: Path, home: Path, extensions: Path, *, gpus: tuple[str, ...], run_id: str
 ) -> dict[str, str]:
     """The whole environment of the processes of a stack.
 
@@ -21,7 +21,8 @@ def build(
         python: the stack's interpreter; its folder comes first on the path.
         home: a private folder that stands for home, caches and temporary files.
         extensions: the stack's own folder for compiled extensions.
-        device: ``cpu`` hides every GPU.
+        gpus: the GPUs that are the cell's alone, as CUDA_VISIBLE_DEVICES names them; none hides
+            every GPU.
         run_id: marks all processes of this run, so that left-overs can be told.
     """
     temporary = home / "tmp"
@@ -50,8 +51,7 @@ def build(
         "PYTHONHASHSEED": "0",
         "TRL_COMPAT_RUN": run_id,
     }
-    if device == "cpu":
-        env |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
-    elif "CUDA_VISIBLE_DEVICES" in os.environ:
-        env["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
+    env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    if not gpus:
+        env["DS_ACCELERATOR"] = "cpu"
     return env

@@ -49,11 +49,13 @@ class StackRunner:
 
     Args:
         environment: the stack's environment.
-        device: ``cpu`` or ``cuda``.
+        gpus: the GPUs that its ranks share out, one each; none means CPU ranks.
         preload: whether ranks are forked from a parent that has done the imports.
     """
 
-    def __init__(self, environment: Environment, *, device: str, preload: bool = True) -> None:
+    def __init__(
+        self, environment: Environment, *, gpus: tuple[str, ...] = (), preload: bool = True
+    ) -> None:
         self.environment = environment
         self._scratch = Path(tempfile.mkdtemp(prefix="trl-compat-"))
         self._bundle = bundle.make(self._scratch / "bundle")
@@ -61,7 +63,7 @@ class StackRunner:
             environment.python,
             self._scratch / "home",
             environment.extensions,
-            device=device,
+            gpus=gpus,
             run_id=f"{os.getpid()}-{self._scratch.name}",
         )
         self._preload = preload and sys.platform == "linux"
