@@ -53,3 +53,9 @@ def test_uvs_own_settings_win_over_pips(home: Path) -> None:
 
 def test_nothing_configured_adds_nothing(tmp_path: Path) -> None:
     assert uv_environment({"HOME": str(tmp_path)}) == {}
+
+
+def test_it_does_not_matter_who_said_where_to_look(home: Path) -> None:
+    environ = {"HOME": str(home)}
+    already_told = {**environ, **uv_environment(environ)}
+    assert settings.effective(environ) == settings.effective(already_told)

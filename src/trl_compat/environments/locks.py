@@ -17,7 +17,7 @@ from pathlib import Path
 
 from trl_compat.environments import cache, deepspeed_wheel
 from trl_compat.environments.interpreters import Interpreter
-from trl_compat.environments.settings import uv_environment
+from trl_compat.environments.settings import effective
 from trl_compat.environments.uv import find_links, uv
 from trl_compat.matrix import Stack
 
@@ -68,7 +68,7 @@ def packages_of(text: str) -> dict[str, str]:
 
 def _path(stack: Stack, interpreter: Interpreter) -> Path:
     # Another index configuration may offer another build of the same version (a CPU torch).
-    settings = sorted(uv_environment(os.environ).items())
+    settings = effective(os.environ)
     wanted = [stack.model_dump(mode="json"), interpreter.tag, settings]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:16]
     return cache.folder("locks") / f"{key}.txt"

@@ -65,6 +65,13 @@ def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return added
 
 
+def effective(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where uv looks in the end, whether told by its own variables or by pip's settings."""
+    all_of_it = {**environ, **uv_environment(environ)}
+    names = sorted({name for variables in CARRIED.values() for name in variables})
+    return {name: all_of_it[name] for name in names if all_of_it.get(name)}
+
+
 def _absolute(value: str) -> str:
     return value if "://" in value else str(Path(value).expanduser().resolve())
 
