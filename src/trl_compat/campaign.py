@@ -99,6 +99,16 @@ class Campaign:
         lock_sha256 = self._kept_lock(cell.stack)
         return self.store.current(cell, self.key(cell, lock_sha256)) if lock_sha256 else None
 
+    def reportable(self, cell: Cell, since: str) -> CellRecord | None:
+        """The record to report for a cell: a current one, or what kept it from running since then.
+
+        An outdated record is no result: its reproduction, lock or models are others by now.
+        """
+        record = self.store.read(cell.id)
+        if record is not None and all(o.unsound for o in record.observations):
+            return record if record.observations[0].started_at >= since else None
+        return self.known(cell)
+
     @functools.cache  # noqa: B019 - a campaign lives as long as its process
     def _kept_lock(self, stack: str) -> str | None:
         try:
@@ -177,14 +187,14 @@ class Campaign:
         return decide(observed, advisory, self.catalogue.masks, self._control(cell))
 
     def _control(self, cell: Cell) -> Outcome | None:
-        """Outcome of the control of a cell, if it has one and that was run."""
+        """Outcome of the control of a cell; ``unavailable`` if it was not run, None without one."""
         variant = self.catalogue.reproduction(cell.failure).control
         if cell.is_control or variant is None:
             return None
         changes = {"variant": variant, "fix": None, "entry": None}
         control = cell.model_copy(update={**changes, "wrong_fix": False, "is_control": True})
-        record = self.store.read(control.id)
-        return self.verdict(control, record).outcome if record is not None else None
+        record = self.known(control)
+        return self.verdict(control, record).outcome if record else Outcome.UNAVAILABLE
 
     def _ready(self, stack: str) -> build.Environment | None:
         """The environment of a stack, its runner started; None if it cannot be made."""

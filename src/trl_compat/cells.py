@@ -15,8 +15,8 @@ from trl_compat.outcomes import Outcome
 UNFIXED = "none"
 
 
-class Cell(BaseModel):
-    """stack × failure × variant × model × world size × (unfixed or a fix)."""
+class Place(BaseModel):
+    """A cell without its fix: where in the cross product it is."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,6 +25,11 @@ class Cell(BaseModel):
     variant: str
     model: str
     world_size: int
+
+
+class Cell(Place):
+    """stack × failure × variant × model × world size × (unfixed or a fix)."""
+
     device: str
     fix: str | None = None
     entry: str | None = None
@@ -113,21 +118,9 @@ def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> Plan:
     return _arranged(matrix, catalogue, selection, wanted)
 
 
-class _Place(BaseModel):
-    """A cell without its fix: where in the cross product it is."""
-
-    model_config = ConfigDict(frozen=True)
-
-    stack: str
-    failure: str
-    variant: str
-    model: str
-    world_size: int
-
-
 def _narrowed(
     block: Block, matrix: Matrix, catalogue: Catalogue, selection: Selection
-) -> list[_Place]:
+) -> list[Place]:
     """The places of a block that the selection allows, controls not yet among them."""
 
     def both(wanted: Sequence[str], has: Sequence[str], everything: Iterable[str]) -> list[str]:
@@ -146,7 +139,7 @@ def _narrowed(
                 offered = tuple(reproduction.variants)
             for variant in both(selection.variants, offered, reproduction.variants):
                 places += [
-                    _Place(
+                    Place(
                         stack=name,
                         failure=failure,
                         variant=variant,
@@ -159,7 +152,7 @@ def _narrowed(
 
 
 def _arranged(
-    matrix: Matrix, catalogue: Catalogue, selection: Selection, places: Sequence[_Place]
+    matrix: Matrix, catalogue: Catalogue, selection: Selection, places: Sequence[Place]
 ) -> Plan:
     """The cells of the places with their controls, stack by stack, controls first."""
     cells: dict[str, Cell] = {}
@@ -183,7 +176,7 @@ def _arranged(
 
 
 def _cell(
-    place: _Place, matrix: Matrix, catalogue: Catalogue, device: str, fix: Remedy | None
+    place: Place, matrix: Matrix, catalogue: Catalogue, device: str, fix: Remedy | None
 ) -> Cell:
     advisory, stack = catalogue[place.failure], matrix.stacks[place.stack]
     control = catalogue.reproduction(place.failure).control
@@ -199,7 +192,7 @@ def _cell(
 
 
 def _cells(
-    place: _Place, matrix: Matrix, catalogue: Catalogue, selection: Selection
+    place: Place, matrix: Matrix, catalogue: Catalogue, selection: Selection
 ) -> Iterator[Cell]:
     """The unfixed cell of a place and its fixes, as far as they are wanted."""
     unfixed = _cell(place, matrix, catalogue, selection.device, None)

@@ -65,19 +65,27 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         reused=len(planned.cells) - len(todo),
         describe=_describer(campaign, todo),
     )
+    begun = results.now()
     interrupted = bool(todo) and _execute(order, todo, options, display)
+    campaign = Campaign(order)  # the locks of new stacks are there only now
     finished = [
         (cell, record)
         for cell in planned.cells
-        if (record := campaign.store.read(cell.id)) is not None
+        if (record := campaign.reportable(cell, begun)) is not None
     ]
     document = _document(campaign, planned, finished, previous, selection, options)
     report.write_all(where.reports, document, catalogue)
-    ours = {cell.id for cell in planned.cells}
-    display.finish(document, [c for c in document.cells if c.id in ours], catalogue, interrupted)
+    ours = {cell.id for cell, _ in finished}
+    shown = [cell for cell in document.cells if cell.id in ours]
+    display.finish(document, shown, catalogue, interrupted)
     if interrupted:
         return EXIT_FINDINGS
-    return _exit_code([c for c in document.cells if c.id in ours])
+    if lost := len(planned.cells) - len(finished):
+        raise HarnessError(
+            f"{lost} of {len(planned.cells)} cells have no record (a worker died?); run the same "
+            "command again, the others are kept"
+        )
+    return _exit_code(shown)
 
 
 def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
@@ -138,16 +146,17 @@ def _document(
     selection: Selection,
     options: Options,
 ) -> results.Results:
-    """The results of this run, over those of earlier runs that are still about this matrix."""
-    cells: dict[str, results.CellResult] = {}
-    stacks: dict[str, results.StackResult] = {}
-    for old in previous.cells if previous else ():
-        known = previous is not None and old.stack in campaign.matrix.stacks
-        if known and old.failure in campaign.catalogue.failures:
-            cells[old.id] = old
-            assert previous is not None
-            if old.stack in previous.stacks:
-                stacks[old.stack] = previous.stacks[old.stack]
+    """The results of this run, over those of earlier runs on stacks that are still the same."""
+    stacks = {
+        name: stack
+        for name, stack in (previous.stacks if previous else {}).items()
+        if name in campaign.matrix.stacks and _same(stack, campaign.matrix.stacks[name])
+    }
+    cells = {
+        old.id: old
+        for old in (previous.cells if previous else ())
+        if old.stack in stacks and old.failure in campaign.catalogue.failures
+    }
     for cell, record in finished:
         cells[cell.id] = _cell_result(campaign, cell, record)
         if record.surroundings is not None or cell.stack not in stacks:
@@ -164,6 +173,13 @@ def _document(
         not_run=[results.NotRunResult(**n.model_dump()) for n in planned.not_run],
         summary=results.summary(ordered),
     )
+
+
+def _same(old: results.StackResult, stack: matrix.Stack) -> bool:
+    """Whether earlier results are about the very versions that the matrix has now."""
+    versions = (*matrix.PACKAGES, "python")
+    same = all(getattr(old, name) == getattr(stack, name) for name in versions)
+    return same and old.as_of == stack.as_of.isoformat()
 
 
 def _stack_result(campaign: Campaign, name: str, record: CellRecord) -> results.StackResult:

@@ -111,7 +111,8 @@ def decide(
         observed: the run.
         advisory: of the cell's failure.
         masks: advisories of failures that may stop the scenario early.
-        control: outcome of the control of this cell, None where it has none (or is the control).
+        control: outcome of the control of this cell, ``unavailable`` if it has no record; None
+            where there is no control (or the cell is the control).
     """
     if observed.unsound is not None:
         outcome, reason = observed.unsound
@@ -125,6 +126,11 @@ def decide(
     if records and all(record["status"] == "not-applicable" for record in records):
         error = observed.ranks[min(observed.ranks)]["error"]
         return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=error["message"])
+    if any(record["status"] == "not-applicable" for record in records):
+        return Verdict(
+            outcome=Outcome.OTHER_FAILURE,
+            reason="the ranks disagree on whether this release has what is tested",
+        )
     missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
     if missing:
         return Verdict(outcome=Outcome.CRASH, reason=_deaths(observed, missing))

@@ -80,6 +80,11 @@ def test_no_failure_is_reproduced_unless_its_control_passes(
     assert judge(catalogue, observed(RAISED, RAISED), control).outcome is Outcome.MASKED
 
 
+def test_ranks_that_disagree_on_applicability_are_no_pass(catalogue: Catalogue) -> None:
+    absent = record("not-applicable", error={**SEEN, "message": "none"})
+    assert judge(catalogue, observed(record(), absent)).outcome is Outcome.OTHER_FAILURE
+
+
 def test_a_cell_without_control_stands_for_itself(catalogue: Catalogue) -> None:
     assert judge(catalogue, observed(RAISED), None).outcome is Outcome.REPRODUCED
 

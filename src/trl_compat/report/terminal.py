@@ -165,9 +165,9 @@ class Display:
                 f"{len(deviations)} cells are not as the advisories say: read their logs under "
                 "reports/evidence, then run them again by the command beside them"
             )
-        elif len(unreached) == len({c.stack for c in cells}):
+        elif cells and len(unreached) == len({c.stack for c in cells}):
             console.print("nothing was run: see to the network (or a mirror), then run this again")
-        else:
+        elif cells:
             console.print(
                 "every cell that ran is as its advisory says; next: read reports/compatibility.md"
             )
