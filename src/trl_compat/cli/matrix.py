@@ -1,8 +1,7 @@
-"""The console script: every subcommand, each with help and an example."""
+"""``trl-compat matrix``: run cells."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import sys
@@ -10,25 +9,10 @@ from pathlib import Path
 
 import click
 
-from trl_compat import __version__
-from trl_compat.errors import EXIT_HARNESS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
+from trl_compat.errors import BadInput
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, package_name="trl-compat")
-@click.option(
-    "--project",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    help="A checkout of trl-compat; the current folder by default.",
-)
-@click.pass_context
-def cli(context: click.Context, project: Path) -> None:
-    """Which releases of the LLM post-training stack work together, found by running them."""
-    context.obj = project
-
-
-@cli.command(epilog="Example: trl-compat matrix --stack trl-0.12.2 --failure ppo-zero3-save")
+@click.command(epilog="Example: trl-compat matrix --stack trl-0.12.2 --failure ppo-zero3-save")
 @click.option("--profile", default="default", show_default=True, help="A profile of the matrix.")
 @click.option("--stack", "stacks", multiple=True, help="Only this stack; may be given again.")
 @click.option("--failure", "failures", multiple=True, help="Only this failure.")
@@ -119,56 +103,3 @@ def choose_device(wanted: str, ranks: int) -> str:
             f"--device cuda: {ranks} ranks need {ranks} GPUs, this machine shows {count}"
         )
     return "cuda" if count >= ranks else "cpu"
-
-
-@cli.command(epilog="Example: trl-compat report")
-@click.option("--reports", type=click.Path(file_okay=False, path_type=Path))
-@click.pass_obj
-def report(root: Path, reports: Path | None) -> None:
-    """Render every report again from reports/results.json; run nothing."""
-    from trl_compat import advisories, project, results
-    from trl_compat import report as reporting
-
-    where = project.at(root, reports=reports)
-    path = where.reports / "results.json"
-    document = results.read(path)
-    if document is None:
-        raise BadInput(f"{path}: no such file; make it with: nox -s matrix")
-    reporting.render_all(
-        where.reports, document, advisories.load(where.advisories, where.reproductions)
-    )
-    click.echo(f"rendered {len(document.cells)} cells into {where.reports}")
-
-
-@cli.command(epilog="Example: trl-compat schema > results.schema.json")
-def schema() -> None:
-    """Print the JSON Schema of results.json."""
-    import json
-
-    from trl_compat import results
-
-    click.echo(json.dumps(results.json_schema(), indent=1))
-
-
-def main() -> None:
-    """Runs the command line; every expected error is one sentence and its exit code."""
-    try:
-        code = cli(standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(EXIT_USAGE)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_USAGE)
-    except BadInput as error:
-        click.echo(f"trl-compat: {error}", err=True)
-        sys.exit(EXIT_USAGE)
-    except HarnessError as error:
-        click.echo(f"trl-compat: the harness failed: {error}", err=True)
-        sys.exit(EXIT_HARNESS)
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "; free some space and run the same command again, finished cells are kept"
-        click.echo(f"trl-compat: {error.strerror or error}{hint if full else ''}", err=True)
-        sys.exit(EXIT_USAGE if full else EXIT_HARNESS)
-    sys.exit(code if isinstance(code, int) else EXIT_OK)
