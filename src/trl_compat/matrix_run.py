@@ -225,6 +225,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
         symptom=verdict.symptom,
         masked_by=verdict.masked_by,
         signature=_signature(verdict),
+        traceback=_traceback(verdict),
         checks=sorted({check["name"] for rank in ranks for check in rank["checks"]}),
         stand_ins=sorted({name for rank in ranks for name in rank["stand_ins"]}),
         evidence=f"{cell.device}-{backend} × {cell.world_size}" if first.ranks else "none",
@@ -256,6 +257,15 @@ def _signature(verdict: Verdict) -> results.Signature | None:
         message=message[:500],
         where=verdict.error["where"],
     )
+
+
+def _traceback(verdict: Verdict, limit: int = 12) -> str:
+    """The last lines of what the rank raised; all of it is in the log."""
+    text = str((verdict.error or {}).get("traceback", ""))
+    lines = text.rstrip().splitlines()
+    if len(lines) > limit:
+        lines = ["...", *lines[-limit:]]
+    return "\n".join(line[:300] for line in lines)
 
 
 def _exit_code(cells: list[results.CellResult]) -> int:

@@ -71,6 +71,7 @@ class CellResult(Part):
         agrees: outcome, symptom and mask are the predicted ones; a cell that could not be run
             (``unavailable``) contradicts nothing.
         symptom: which of the advisory's symptoms was seen.
+        traceback: the end of the traceback of the rank that raised first; empty if none did.
         checks: post-conditions that were asserted, by name.
         evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
         log: path under reports/.
@@ -95,6 +96,7 @@ class CellResult(Part):
     symptom: str | None
     masked_by: str | None
     signature: Signature | None
+    traceback: str = ""
     checks: list[str]
     stand_ins: list[str]
     evidence: str
