@@ -32,6 +32,7 @@ class Options(BaseModel):
     limit: float = 300.0
     preload: bool = True
     command: str = "nox -s matrix"
+    verbosity: int = 0
 
 
 def run(where: Project, selection: Selection, options: Options) -> int:
@@ -64,6 +65,8 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         total=len(planned.cells),
         reused=len(planned.cells) - len(todo),
         describe=_describer(campaign, todo),
+        verbosity=options.verbosity,
+        reports=where.reports,
     )
     begun = results.now()
     interrupted = bool(todo) and _execute(order, todo, options, display)
