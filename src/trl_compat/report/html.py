@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from trl_compat.advisories import Advisory, Catalogue, Remedy
 from trl_compat.outcomes import Outcome
-from trl_compat.report import page_data, tables
+from trl_compat.report import page_data, tables, wording
 from trl_compat.report.coverage import Coverage, coverage
 from trl_compat.report.page_data import SIGNS, kind
 from trl_compat.report.proven import proven_sets
@@ -79,6 +79,7 @@ def render(document: Results, catalogue: Catalogue) -> str:
         catalogue=catalogue,
         packages=tables.SHOWN_PACKAGES,
         version=tables.version_text,
+        wording=wording,
         signs=SIGNS,
         kinds={outcome: kind(outcome) for outcome in Outcome},
         failures=failures,

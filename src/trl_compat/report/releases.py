@@ -60,7 +60,7 @@ def fold(tested: Sequence[str], chosen: Collection[str]) -> tuple[str, ...]:
             runs.append([version])
         # Commits come before all releases and never break a range.
         before_was_chosen = is_chosen
-    commits = sorted(tables.version_text(v) for v in chosen if v.startswith("git+"))
+    commits = sorted(tables.version_text(v) for v in set(chosen) if v.startswith("git+"))
     return (*(r[0] if len(r) == 1 else f"{r[0]} – {r[-1]}" for r in runs), *commits)
 
 

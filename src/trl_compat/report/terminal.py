@@ -153,7 +153,7 @@ class Display:
             self._print_cell(cell, verdict, seconds)
         if not agreed:
             for line in what_matters(cell, verdict):
-                self.console.print(f"      {escape(line)}")
+                self.console.print(f"      {escape(line)}", soft_wrap=True)
         elif self._verbosity >= VERBOSE and verdict.error is not None:
             self.console.print(f"      [dim]{escape(raised(verdict))}[/]")
 
@@ -193,9 +193,9 @@ class Display:
             f"({self._reused} reused): {said or 'nothing was run'}"
         )
         for line in conclusion.findings(document, cells, catalogue):
-            self.console.print(line)
+            self.console.print(line, soft_wrap=True)
         for line in conclusion.what_next(cells, self._reports, interrupted=interrupted):
-            self.console.print(line)
+            self.console.print(line, soft_wrap=True)
 
 
 def standard_output() -> Console:

@@ -52,9 +52,9 @@ document.documentElement.classList.add("js");
   // --- filters ---
   const form = find("#filters");
   const haystack = new Map(cells.map((cell) => {
-    const versions = data.stacks[cell.stack].versions;
-    const words = [cell.id, data.failures[cell.failure]?.title, cell.outcome, cell.reason,
-      cell.maskedBy, ...(cell.signature ?? []), ...packages.map((name) => `${name} ${versions[name]}`)];
+    // Of the versions only TRL's: 0.14.0 is also one of peft, and stands in many a reason.
+    const words = [cell.id, `trl ${data.stacks[cell.stack].versions.trl}`, data.failures[cell.failure]?.title,
+      cell.outcome, cell.maskedBy, ...(cell.signature ?? [])];
     return [cell.id, words.join(" ").toLowerCase()];
   }));
   let chosen = cells;
@@ -162,12 +162,12 @@ document.documentElement.classList.add("js");
       ["Outcome", [make("p", {}, `${outcome.sentence} ${cell.reason}`),
         cell.agrees ? null : make("p", {}, `The advisories predict: ${cell.expected}.`),
         mask ? make("p", {}, `Stopped by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
-      ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`]],
       ["Fix applied", applied(cell)],
+      ["The fix", fixes(cell)],
+      ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`]],
       ["Signature", exception ? [make("code", {}, `${exception}: ${message}`), make("p", {}, `raised in ${where}`)] : []],
       ["Traceback", cell.traceback ? [snippet(cell.traceback, "end of the rank's traceback")] : []],
       ["Asserted", cell.checks.length ? [bullets(cell.checks)] : []],
-      ["The fix", fixes(cell)],
       ["Attempts", cell.attempts.length ? [bullets(cell.attempts.map(([launch, result, seconds]) => `${launch}: ${result}, ${seconds} s`))] : []],
       ["Stand-ins", cell.standIns.length ? [make("details", {}, make("summary", {}, `${cell.standIns.length} for CPU ranks in place of GPUs`), bullets(cell.standIns.map((name) => `${name}: ${data.standIns[name] ?? ""}`)))] : []],
       ["Packages", packagesOf(cell)],
