@@ -81,8 +81,19 @@ class Symptom(Record):
         """Whether a recorded exception (see ``trl_compat.runtime.signature``) is this symptom."""
         if error["exception"] != self.exception or not re.search(self.message, error["message"]):
             return False
-        if not fnmatch.fnmatchcase(error["where"], self.where):
-            return False
+        return fnmatch.fnmatchcase(error["where"], self.where) and self._went_through(error)
+
+    def is_place_of(self, error: Mapping[str, Any]) -> bool:
+        """Whether a recorded exception comes from this symptom's place, whatever it says.
+
+        Where the symptom says by which way it comes, that way is the place: releases move the line
+        that raises, seldom the one that is to blame.
+        """
+        if self.through is not None:
+            return self._went_through(error)
+        return fnmatch.fnmatchcase(error["where"], self.where)
+
+    def _went_through(self, error: Mapping[str, Any]) -> bool:
         frames = (f"{frame['file']}:{frame['function']}" for frame in error["frames"])
         return self.through is None or any(fnmatch.fnmatchcase(f, self.through) for f in frames)
 
@@ -208,6 +219,10 @@ class Advisory(Record):
     def symptom_of(self, error: Mapping[str, Any]) -> str | None:
         """Name of the symptom that a recorded exception shows, or None."""
         return next((name for name, s in self.symptoms.items() if s.matches(error)), None)
+
+    def resembled_by(self, error: Mapping[str, Any]) -> str | None:
+        """Name of the symptom from whose place a recorded exception comes, or None."""
+        return next((name for name, s in self.symptoms.items() if s.is_place_of(error)), None)
 
 
 class Catalogue(Record):

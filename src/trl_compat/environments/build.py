@@ -20,11 +20,18 @@ class Environment:
         python: its interpreter.
         lock: what is in it.
         extensions: a folder for compiled extensions that is this environment's alone.
+        bytecode: a folder for its compiled Python modules.
     """
 
     python: Path
     lock: locks.Lock
     extensions: Path
+    bytecode: Path
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """The folders of the environment that cells may write to; its packages are not."""
+        return (self.extensions, self.bytecode)
 
 
 def ensure(name: str, stack: Stack) -> Environment:
@@ -45,7 +52,7 @@ def ensure(name: str, stack: Stack) -> Environment:
             uv(["venv", "--quiet", "--python", interpreter.path, str(folder)])
             _install(python, lock, stack, interpreter)
             cache.write(complete, lock.text)
-    return Environment(python, lock, folder / "extensions")
+    return Environment(python, lock, folder / "extensions", folder / "bytecode")
 
 
 def _install(
