@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trl_compat import documents
 from trl_compat.errors import BadInput
-from trl_compat.matrix import PACKAGES, Record, Stack
+from trl_compat.matrix import NAME, PACKAGES, Record, Stack
 
 Value = str | int | bool
 
@@ -177,6 +177,9 @@ class Reproduction(Record):
 
     @model_validator(mode="after")
     def _known(self) -> Reproduction:
+        for name in self.variants:
+            if not NAME.fullmatch(name):  # they become parts of file names
+                raise ValueError(f"variant '{name}' is not of small letters, digits, '.', '+', '-'")
         for name in (*([self.control] if self.control else []), *self.default):
             if name not in self.variants:
                 raise ValueError(f"'{name}' is not one of the variants")

@@ -163,12 +163,10 @@ class Campaign:
     def unconfirmed(self, cell: Cell) -> bool:
         """Whether the record of a cell surprises and no second run has confirmed that yet."""
         record = self.store.read(cell.id)
-        return (
-            record is not None
-            and record.confirmation is None
-            and all(seen.unsound is None for seen in record.observations)
-            and not agrees(cell.expectation, self.verdict(cell, record))
-        )
+        if record is None or record.confirmation or not _started(record):
+            return False
+        verdict = self.verdict(cell, record)
+        return verdict.outcome is not Outcome.UNSTABLE and not agrees(cell.expectation, verdict)
 
     def _observe(self, cell: Cell, launch: Launch) -> Observation:
         assert self._runner is not None
@@ -231,6 +229,10 @@ class Campaign:
                 self._environment, gpus=gpu_share(self.order.cells), preload=self.order.preload
             )
         return self._environment
+
+
+def _started(record: CellRecord) -> bool:
+    return all(seen.unsound is None for seen in record.observations)
 
 
 def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:

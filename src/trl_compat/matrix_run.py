@@ -5,12 +5,15 @@ The exit code says whether every cell is as the advisories predict.
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import filelock
+import psutil
 import pytest
 from pydantic import BaseModel, ConfigDict
 
@@ -122,12 +125,13 @@ def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
 
 def _execute(order: Order, todo: list[Cell], jobs: int, display: terminal.Display) -> bool:
     """Runs cells through pytest; True if the user interrupted it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="trl-compat-order-") as file:
-        file.write(order.model_copy(update={"cells": todo}).model_dump_json())
-        file.flush()
+    _forget_old_orders(order.state)
+    with tempfile.TemporaryDirectory(prefix=f"order-{os.getpid()}-", dir=order.state) as folder:
+        path = Path(folder) / "order.json"
+        path.write_text(order.model_copy(update={"cells": todo}).model_dump_json(), "utf-8")
         arguments = [
             str(order.project.reproductions),
-            f"--campaign={file.name}",
+            f"--campaign={path}",
             "-c",
             str(_empty_configuration()),
             f"--rootdir={order.project.root}",
@@ -149,6 +153,14 @@ def _execute(order: Order, todo: list[Cell], jobs: int, display: terminal.Displa
             return True
         case _:
             raise HarnessError(f"pytest ended with {status!r}; the results so far are kept")
+
+
+def _forget_old_orders(state: Path) -> None:
+    """Removes what runs left that were killed."""
+    state.mkdir(parents=True, exist_ok=True)
+    for folder in state.glob("order-*-*"):
+        if not psutil.pid_exists(int(folder.name.split("-")[1])):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _empty_configuration() -> Path:
