@@ -1,4 +1,4 @@
-"""matrix.yaml and advisories are data: no name or text in them gets into a path, a shell or a lock."""
+"""Names and texts of matrix.yaml and advisories get into no path, no shell and no lock."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def test_a_hostile_name_is_refused(project_folder: Path, file: str, old: str, ho
     assert old in text
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(BadInput):
-        matrix.load(project_folder / "matrix.yaml")
-        advisories.load(project_folder / "advisories", project_folder / "tests" / "reproductions")
+        load(project_folder)
+
+
+def load(folder: Path) -> tuple[matrix.Matrix, advisories.Catalogue]:
+    table = matrix.load(folder / "matrix.yaml")
+    return table, advisories.load(folder / "advisories", folder / "tests" / "reproductions")
 
 
 def test_every_command_of_a_plan_is_one_shell_word_per_argument(project_folder: Path) -> None:
-    planned = plan(
-        matrix.load(project_folder / "matrix.yaml"),
-        advisories.load(project_folder / "advisories", project_folder / "tests" / "reproductions"),
-        Selection(),
-    )
+    planned = plan(*load(project_folder), Selection())
     for cell in planned.cells:
         words = shlex.split(cell.command("a folder/$(x).yaml"))
         assert words[-1] == "a folder/$(x).yaml"
