@@ -78,14 +78,14 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     # A polite end is one like Ctrl-C: what is finished is kept and reported.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with display:
-        interrupted = bool(todo) and _execute(order, todo, options.jobs, display)
+        interrupted = bool(todo) and execute(order, todo, options.jobs, display)
         campaign = Campaign(order)  # the locks of new stacks are there only now
         surprising = [cell for cell in planned.cells if campaign.unconfirmed(cell)]
         if surprising and not interrupted:
             # Alone: nothing else runs that could be to blame for what is seen.
             display.confirming(len(surprising))
             confirmation = order.model_copy(update={"confirm": True})
-            interrupted = _execute(confirmation, surprising, 1, display)
+            interrupted = execute(confirmation, surprising, 1, display)
             campaign = Campaign(order)
     finished = [
         (cell, record)
@@ -123,8 +123,12 @@ def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
     return describe
 
 
-def _execute(order: Order, todo: list[Cell], jobs: int, display: terminal.Display) -> bool:
-    """Runs cells through pytest; True if the user interrupted it."""
+def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
+    """Runs cells through pytest; True if the user interrupted it.
+
+    Args:
+        display: a pytest plugin that is told of each cell.
+    """
     _forget_old_orders(order.state)
     with tempfile.TemporaryDirectory(prefix=f"order-{os.getpid()}-", dir=order.state) as folder:
         path = Path(folder) / "order.json"
