@@ -51,6 +51,8 @@ class Stack(Record):
     """Exact versions of the packages under test, and the day that pins everything below them.
 
     ``only`` limits a stack to some failures (with ``why``), for trees that exist for one of them.
+    ``lock`` names a lock that is honoured as it is in place of resolving; DeepSpeed and PEFT may
+    then be missing (empty), as they are from many stacks.
     """
 
     as_of: datetime.date
@@ -58,9 +60,10 @@ class Stack(Record):
     torch: ExactVersion
     trl: ExactVersion
     transformers: ExactVersion
-    deepspeed: ExactVersion
+    deepspeed: ExactVersion = ""
     accelerate: ExactVersion
-    peft: ExactVersion
+    peft: ExactVersion = ""
+    lock: Path | None = None
     with_: tuple[str, ...] = Field(default=(), alias="with")
     only: tuple[str, ...] = ()
     why: str = ""
@@ -69,6 +72,13 @@ class Stack(Record):
     @classmethod
     def _exact(cls, value: str) -> str:
         return _version(value)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Stack:
+        missing = [package for package in PACKAGES if not getattr(self, package)]
+        if missing and self.lock is None:
+            raise ValueError(f"{', '.join(missing)}: missing")
+        return self
 
     def version(self, package: str) -> Version | None:
         """The release of a package; None where the stack takes a git commit of it."""
@@ -187,9 +197,14 @@ def choose(kind: str, wanted: Iterable[str], known: Iterable[str]) -> tuple[str,
 
 
 def load(path: Path) -> Matrix:
-    """Reads a matrix file.
+    """Reads a matrix file; the locks that it names lie where its own folder says.
 
     Raises:
         BadInput: see :func:`trl_compat.documents.load`.
     """
-    return documents.load(path, Matrix)
+    table = documents.load(path, Matrix)
+    stacks = {
+        name: stack.model_copy(update={"lock": path.parent / stack.lock}) if stack.lock else stack
+        for name, stack in table.stacks.items()
+    }
+    return table.model_copy(update={"stacks": stacks})
