@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trl_compat import documents
 from trl_compat.errors import BadInput
-from trl_compat.matrix import PACKAGES, Record, Stack
+from trl_compat.matrix import PACKAGES, Record, Versions
 
 Value = str | int | bool
 
@@ -97,7 +97,7 @@ class Scope(Record):
     commits: dict[str, tuple[str, ...]] = {}
     conditions: dict[str, Value | tuple[Value, ...]] = {}
 
-    def covers(self, stack: Stack, conditions: Mapping[str, Any]) -> bool:
+    def covers(self, stack: Versions, conditions: Mapping[str, Any]) -> bool:
         """Whether the stack, under these conditions, lies in the scope."""
         for package, range_ in self.versions.items():
             version = stack.version(package)
@@ -105,13 +105,18 @@ class Scope(Record):
                 return False
         for package, commits in self.commits.items():
             commit = stack.commit(package)
-            if commit is None or not any(commit.startswith(known) for known in commits):
+            if commit is None or not any(_same_commit(commit, known) for known in commits):
                 return False
         for name, wanted in self.conditions.items():
             allowed = wanted if isinstance(wanted, tuple) else (wanted,)
             if conditions.get(name) not in allowed:
                 return False
         return True
+
+
+def _same_commit(one: str, other: str) -> bool:
+    # Either may be abbreviated.
+    return one.startswith(other) or other.startswith(one)
 
 
 class Affected(Scope):

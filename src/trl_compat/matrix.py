@@ -7,15 +7,15 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from trl_compat import documents
 from trl_compat.errors import BadInput
+from trl_compat.packages import PACKAGES as PACKAGES
 
-PACKAGES = ("torch", "trl", "transformers", "deepspeed", "accelerate", "peft")
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 GIT = re.compile(r"git\+(?P<url>https://[\w./-]+)@(?P<commit>[0-9a-f]{7,40})")
 
@@ -45,6 +45,16 @@ class Record(BaseModel):
     """Base of everything that is read from files: unknown keys are refused, nothing is mutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Versions(Protocol):
+    """Anything that knows versions of packages: a stack, or what a user has (see ``sources``)."""
+
+    def version(self, package: str) -> Version | None:
+        """The release of a package; None where there is none or a git commit is taken."""
+
+    def commit(self, package: str) -> str | None:
+        """The git commit of a package; None where a release is taken."""
 
 
 class Stack(Record):
