@@ -1,0 +1,35 @@
+"""A gate's report in the format that was asked for, scrubbed like every report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trl_compat import results
+from trl_compat.errors import BadInput
+from trl_compat.gate import markdown, text
+from trl_compat.gate.report import GateReport
+
+
+def render(report: GateReport, format_: str) -> str:
+    """The report in a format."""
+    match format_:
+        case "json":
+            said = report.model_dump_json(indent=1) + "\n"
+        case "markdown":
+            said = markdown.render(report)
+        case _:
+            said = text.render(report)
+    return results.scrub(said)
+
+
+def summarise(report: GateReport, path: Path, *, append: bool) -> None:
+    """Writes the Markdown to a file, or behind what is there.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    try:
+        with path.open("a" if append else "w", encoding="utf-8") as file:
+            file.write(results.scrub(markdown.render(report)))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror})") from None
