@@ -22,12 +22,13 @@ from trl_compat.results import CellResult
 
 @dataclass(frozen=True)
 class Both:
-    """The two stacks and the cells that were run in them."""
+    """The two stacks and the cells that were run in them; their logs lie in ``folder``."""
 
     reference: str
     candidate: str
     stacks: Mapping[str, Stack]
     cells: Sequence[CellResult]
+    folder: str
 
     def unfixed(self, stack: str, failure: str) -> dict[tuple[str, str], CellResult]:
         """The unfixed cells of a stack, by variant and model."""
@@ -105,8 +106,8 @@ def _places(catalogue: Catalogue, both: Both, failure: str, wanted: Usage) -> li
             variant=variant,
             model=model,
             control=variant == reproduction.control,
-            reference=_seen(before.get(key)),
-            candidate=_seen(after.get(key)),
+            reference=_seen(before.get(key), both.folder),
+            candidate=_seen(after.get(key), both.folder),
             rung=judged.rung,
             blocks=judged.blocks,
             why=judged.why,
@@ -128,10 +129,11 @@ def _verdict(
     return None
 
 
-def _seen(cell: CellResult | None) -> Seen | None:
+def _seen(cell: CellResult | None, folder: str) -> Seen | None:
     if cell is None:
         return None
-    return Seen(outcome=cell.outcome, at=cell.started_at, evidence=cell.evidence, log=cell.log)
+    log = f"{folder}/{cell.log}" if cell.log else None
+    return Seen(outcome=cell.outcome, at=cell.started_at, evidence=cell.evidence, log=log)
 
 
 def _gone(advisory: Advisory, stack: Stack, conditions: Mapping[str, Any]) -> str:

@@ -108,7 +108,7 @@ def compare(
     """
     was, becomes = state_of(reference), state_of(candidate)
     before, after = words(reference), words(candidate)
-    both = f"the reference {before}, the candidate {after}"
+    both = f"the reference {before}, the candidate {after}" if before != after else f"each {before}"
     match was, becomes:
         case State.WORKS, State.WORKS:
             return Judgement(Rung.OK, "both pass")

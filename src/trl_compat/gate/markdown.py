@@ -49,7 +49,8 @@ def _lines(report: GateReport) -> Iterator[str]:
 
 def _told(failure: FailureReport, report: GateReport) -> tuple[str, str]:
     happens = "<br>".join(
-        f"`{_text(group.where)}`: {_text(group.why)}"
+        f"`{_text(group.where)}`{'' if group.rung is failure.rung else f' ({group.rung})'}: "
+        f"{_text(group.why)}"
         for group in wording.groups(failure)
         if group.rung is not Rung.OK
     )

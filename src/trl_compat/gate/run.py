@@ -160,7 +160,8 @@ def _observe(
         document = results.read(folder / "results.json")
         if document is None:
             raise HarnessError("the cells were run, but there are no results of them")
-        return Both(pair[0].name, pair[1].name, stacks, document.cells)
+        near = folder.relative_to(where.root) if folder.is_relative_to(where.root) else folder
+        return Both(pair[0].name, pair[1].name, stacks, document.cells, str(near))
 
     both = cells({"fixes": (UNFIXED,)})
     for selection in list(comparison.fixes_to_try(catalogue, both)):

@@ -45,7 +45,8 @@ def _failure(failure: FailureReport, report: GateReport) -> Iterator[str]:
     yield f"{wording.verdict(failure)} · {failure.failure}{said}"
     for group in wording.groups(failure):
         if group.rung is not Rung.OK:
-            yield from _wrapped("     ", f"{group.where}: {group.rung}; {group.why}")
+            also = "" if group.rung is failure.rung else f" ({group.rung})"
+            yield from _wrapped("     ", f"{group.where}{also}: {group.why}")
     for sentence in wording.todo(failure, report):
         yield from _wrapped("     ", sentence)
     if failure.ignored is not None:

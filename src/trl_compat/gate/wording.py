@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trl_compat.gate.judgement import Rung
-from trl_compat.gate.report import FailureReport, GateReport, PlaceReport, RemedyReport
+from trl_compat.gate.report import FailureReport, GateReport, PlaceReport, RemedyReport, worst
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def todo(failure: FailureReport, report: GateReport) -> Iterator[str]:
             for one in helping:
                 yield f"fix: {remedy(one, failure.failure)}"
             if not helping:
-                logs = {p.candidate.log for p in failure.places if p.candidate and p.candidate.log}
-                seen = f"read {sorted(logs)[0]}, then " if logs else ""
+                speaks = worst(failure.places).candidate
+                seen = f"read {speaks.log}, then " if speaks and speaks.log else ""
                 yield f"no fix is known: {seen}run: {again(report, failure.failure)}"
 
 
@@ -95,8 +95,8 @@ def notes(report: GateReport) -> Iterator[str]:
             yield f"{name}: {note}"
     for ignore in report.expired:
         yield (
-            f"the ignore of {ignore.failure} expired on {ignore.expires} ({ignore.reason}): look at "
-            "it again, then renew or remove it"
+            f"the ignore of {ignore.failure} expired on {ignore.expires} ({ignore.reason}): look "
+            "at it again, then renew or remove it"
         )
     for ignore in report.unused:
         yield f"the ignore of {ignore.failure} is not needed: it does not block"
