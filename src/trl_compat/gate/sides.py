@@ -26,8 +26,8 @@ from trl_compat.sources import Source
 CURRENT = "current"
 FILE = re.compile(r".*[/\\].*|.*\.(?:txt|lock|toml|in|cfg|ya?ml)", re.I)
 NO_SUCH_RELEASE = re.compile(
-    r"Because (?:there (?:is|are) no versions? of \S+ and you require"
-    r"|\S+ was not found in the package registry and you require)"
+    r"Because (?P<what>there (?:is|are) no versions? of \S+"
+    r"|\S+ was not found in the package registry) and you require"
 )
 
 
@@ -91,8 +91,8 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
     except Unavailable as error:
         raise BadInput(f"{text}: a source is out of reach: {error}; try again later") from None
     except Unresolvable as error:
-        if NO_SUCH_RELEASE.search(str(error)):
-            raise BadInput(f"{text}: {error}") from None
+        if unknown_release := NO_SUCH_RELEASE.search(str(error)):
+            raise BadInput(f"{text}: {unknown_release['what']}") from None
         raise NoSuchStack(str(error)) from None
 
 
@@ -140,7 +140,9 @@ def _side(text: str, made: given.Given, asked: Asked, python: str, notes: list[s
     asked.folder.mkdir(parents=True, exist_ok=True)
     cache.write(path, lock.text)
     versions = {package: lock.packages.get(package, "") for package in PACKAGES}
-    releases = {p: v if v.startswith("git+") else v.partition("+")[0] for p, v in versions.items()}
+    releases = {
+        p: v if v.startswith("git+") else v.partition("+")[0] for p, v in versions.items() if v
+    }
     foreign = [v for v in releases.values() if v.startswith("git+") and not GIT.fullmatch(v)]
     if foreign:
         raise BadInput(f"{text}: {foreign[0]}: only git+https://...@<commit> can be installed here")
