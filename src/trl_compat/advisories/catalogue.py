@@ -20,7 +20,9 @@ class Catalogue(Record):
     @property
     def failures(self) -> tuple[str, ...]:
         """Ids of the failures that have a reproduction, in the order of their ids."""
-        return tuple(sorted(i for i, r in self.records.items() if r.reproduction and not r.withdrawn))
+        return tuple(
+            sorted(i for i, r in self.records.items() if r.reproduction and not r.withdrawn)
+        )
 
     @property
     def masks(self) -> tuple[Advisory, ...]:
