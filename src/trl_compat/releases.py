@@ -7,6 +7,7 @@ that knowledge is.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +66,9 @@ class Releases:
         if package not in self.dates or version > self.of(package)[-1]:
             return None
         if not self.exists(package, version):
-            return f"{package} {version} is no release (list of {self.as_of})"
+            near = difflib.get_close_matches(version.public, self.dates[package], n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return f"there is no release {version} of {package} (as of {self.as_of}){hint}"
         reason = self.yanked.get(package, {}).get(version.public)
         if reason is not None:
             return f"{package} {version} was yanked from the index{reason and f': {reason}'}"

@@ -68,6 +68,7 @@ def _blocks(advisory: Advisory, masks: list[Advisory]) -> Iterator[Json]:
             "symptom": scope.symptom,
             "exception": symptom.exception,
             "message": symptom.message,
+            "severity": str(scope.severity or advisory.severity),
             "where": _where(scope),
             "conditions": _lists(advisory.conditions_for_users(scope)),
             "provided": _line(scope.provided),

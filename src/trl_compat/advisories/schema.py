@@ -137,10 +137,12 @@ class Affected(Scope):
         means: what a user can name in place of ``conditions``, where these speak of what only a
             reproduction has (a facet, a stand-in); left out, the other conditions are meant.
         provided: what has to hold besides and no option says, as a clause for people.
+        severity: how it hurts here, where that is not how the failure hurts as a whole.
         first: why it stands before another scope that it overlaps.
     """
 
     symptom: str
+    severity: Severity | None = None
     means: Conditions | None = None
     provided: str = ""
     first: str = ""

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from trl_compat import __version__
+from trl_compat.cli.doctor import doctor
 from trl_compat.cli.matrix import matrix
 from trl_compat.cli.report import report
 from trl_compat.cli.schema import schema
@@ -32,7 +33,7 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (matrix, report, schema):
+for command in (doctor, matrix, report, schema):
     cli.add_command(command)
 
 

@@ -16,7 +16,7 @@ from trl_compat.doctor.conditions import Named, phrase
 from trl_compat.doctor.evidence import Nearest, Run
 from trl_compat.doctor.matching import Match, covers, inside, matches
 from trl_compat.doctor.records import Record
-from trl_compat.packages import PACKAGES
+from trl_compat.sources.doubts import doubts
 from trl_compat.sources.source import Source
 
 
@@ -57,6 +57,7 @@ class Diagnosis:
     Attributes:
         record: the advisory.
         status: how it stands.
+        severity: how it hurts, the worst that is possible here.
         when: the open conditions as clauses, any of which is enough; empty if nothing is open.
         sees: what the user would see.
         actions: what to do, the best first.
@@ -65,6 +66,7 @@ class Diagnosis:
 
     record: Record
     status: Status
+    severity: str
     when: tuple[str, ...]
     sees: str
     actions: tuple[Action, ...]
@@ -84,16 +86,16 @@ class Report:
     @property
     def findings(self) -> tuple[Diagnosis, ...]:
         """What applies, or would under conditions that nobody named."""
-        mine = (Status.APPLIES, Status.APPLIES_IF)
-        return tuple(d for d in self.diagnoses if d.status in mine)
+        return tuple(d for d in self.diagnoses if d.status in FOUND)
 
 
+FOUND = (Status.APPLIES, Status.APPLIES_IF)
 SEVERITIES = ("silent-wrong-result", "crash-late", "crash-at-start", "slow")
 SEVERITY_WORDS = {
     "silent-wrong-result": "silently wrong results",
     "crash-late": "crash after hours of training",
     "crash-at-start": "crash at the start",
-    "slow": "slow",
+    "slow": "slow, or needs more memory",
 }
 
 
@@ -111,7 +113,7 @@ def examine(
         if mine:
             found.append(_diagnosis(record, mine, source, named, runs))
     order = list(Status)
-    found.sort(key=lambda d: (order.index(d.status), SEVERITIES.index(d.record.severity)))
+    found.sort(key=lambda d: (order.index(d.status), SEVERITIES.index(d.severity)))
     return Report(
         source=source,
         named=named,
@@ -119,22 +121,6 @@ def examine(
         nearest=evidence.nearest(source, runs),
         notes=(*source.notes, *doubts(source), *notes),
     )
-
-
-def doubts(source: Source) -> tuple[str, ...]:
-    """Versions under test that the list of releases does not know, or that were withdrawn."""
-    said = []
-    for package in PACKAGES:
-        version = source.version(package)
-        doubt = version and releases.known().doubt(package, version)
-        if doubt:
-            said.append(doubt)
-        elif version and version > releases.known().of(package)[-1]:
-            said.append(
-                f"{package} {version} is newer than the newest that is known "
-                f"({releases.known().newest(package)}, list of {releases.known().as_of})"
-            )
-    return tuple(said)
 
 
 def _diagnosis(
@@ -145,10 +131,11 @@ def _diagnosis(
     return Diagnosis(
         record=record,
         status=status,
+        severity=min((m.block.severity for m in mine), key=SEVERITIES.index),
         # A clause that is always met says nothing beside others.
         when=tuple(clause for clause in when if clause),
-        sees=" or ".join(dict.fromkeys(_sees(match) for match in mine)),
-        actions=tuple(_actions(record, source, named)),
+        sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in mine))),
+        actions=tuple(_actions(record, source, named)) if status in FOUND else (),
         seen=_seen(record, source, runs),
     )
 
@@ -169,9 +156,7 @@ def _status(found: list[Match]) -> tuple[Status, list[Match]]:
 
 def _clause(match: Match) -> str:
     parts = []
-    if match.unknown:
-        ranges = [f"{p} is in {match.block.where.versions[p]}" for p in match.unknown]
-        parts.append(" and ".join(ranges))
+    parts += [f"{p} is in the range {match.block.where.versions[p]}" for p in match.unknown]
     if match.hidden_by:
         parts.append(f"{match.hidden_by} is mended")
     if match.unnamed:
@@ -183,7 +168,7 @@ def _clause(match: Match) -> str:
 
 def _sees(match: Match) -> str:
     if match.block.exception in ("PostConditionFailed", "ControlFailed"):
-        return "no error: " + _plain(match.block.message)
+        return ""  # the words of a reproduction, not of what a user runs
     return f"{match.block.exception}: {_plain(match.block.message)}"
 
 
@@ -197,7 +182,7 @@ def _plain(pattern: str) -> str:
 def _actions(record: Record, source: Source, named: Named) -> Iterable[Action]:
     for patch in record.patches:
         if covers(patch.where, source):
-            cost = f" Cost: {patch.cost}" if patch.cost else ""
+            cost = f" Cost: {patch.cost}" if patch.cost not in ("", "None.") else ""
             yield Action(f"Keep the versions and patch: {patch.summary}{cost}", patch.snippet)
     moved = False
     for way in record.avoid:
@@ -226,11 +211,12 @@ def upgrades(record: Record, source: Source, named: Named) -> Iterable[Action]:
         current = source.version(package)
         if current is None:
             continue
-        later = [v for v in releases.known().final(package) if v > current]
+        has_it = record.available.get(package, "")  # a release without the trainer mends nothing
+        later = [v for v in releases.known().final(package) if v > current and inside(v, has_it)]
         free = [v for v in later if not matches(record, _with(source, package, v), named)]
         if free:
             rest = " or later" if later[later.index(free[0]) :] == free else ""
-            yield Action(f"{package} {free[0]}{rest} does not have it.")
+            yield Action(f"Upgrade to {package} {free[0]}{rest}.")
 
 
 def _with(source: Source, package: str, version: Version) -> Source:

@@ -38,6 +38,7 @@ class Block:
     Attributes:
         symptom: name of the symptom; ``exception`` and ``message`` are its type and pattern.
         conditions: allowed values by name.
+        severity: how it hurts.
         provided: what must hold besides, as a clause.
         absent: where the release lacks what could fail.
         hidden: where another failure stops the run before.
@@ -46,6 +47,7 @@ class Block:
     symptom: str
     exception: str
     message: str
+    severity: str
     where: Where
     conditions: Mapping[str, list[Value]]
     provided: str

@@ -14,7 +14,6 @@ from trl_compat.doctor.configs import read_deepspeed
 from trl_compat.errors import BadInput
 from trl_compat.sources.files import text_of
 
-
 RESERVED = ("trainer", "strategy", "zero_stage", "fsdp_version", "peft", "device", "world_size")
 
 
