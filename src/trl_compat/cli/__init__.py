@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from trl_compat import __version__
+from trl_compat.cli.doctor import doctor
 from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
 from trl_compat.cli.report import report
@@ -33,7 +34,7 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (gate, matrix, report, schema):
+for command in (doctor, gate, matrix, report, schema):
     cli.add_command(command)
 
 

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from trl_compat.errors import BadInput
+from trl_compat.sources.doubts import doubts, refuse_doubtful
 from trl_compat.sources.installed import installed
 from trl_compat.sources.source import Source
 
-__all__ = ["Source", "installed", "read"]
+__all__ = ["Source", "doubts", "installed", "read", "refuse_doubtful"]
 
 NOT_A_LOCK = {
     "pyproject.toml": "it holds ranges, not versions; lock it first, or check the environment",
