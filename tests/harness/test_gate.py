@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trl_compat import advisories, host, matrix, matrix_run, project, results
 from trl_compat.cells import Cell, Selection, plan
 from trl_compat.environments import Unresolvable, locks
 from trl_compat.errors import BadInput
-from trl_compat.gate import markdown, run, sides, text
+from trl_compat.gate import findings, markdown, output, run, sides, text
 from trl_compat.gate.judgement import Rung
 from trl_compat.gate.report import FailureReport, GateReport
 from trl_compat.outcomes import Launch, Outcome
@@ -118,6 +119,8 @@ class Bench:
 def bench(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     path = project_folder / "matrix.yaml"
     path.write_text(path.read_text().replace("profiles:", EXTRA.strip("\n"), 1))
+    mask = project_folder / "advisories" / "early-stop.yaml"
+    mask.write_text(mask.read_text() + 'avoid: [{pin: {accelerate: "==0.34.2"}}]\n')
     found = Bench(project.at(project_folder))
     monkeypatch.setattr(matrix_run, "run", found.run)
     monkeypatch.setattr(locks, "resolve", lambda stack, _: a_lock(stack))
@@ -174,7 +177,8 @@ def test_a_control_that_stops_working_is_a_regression_even_where_the_failure_is_
     }
     assert report.exit_code == 1
     assert "is stopped earlier by early-stop" in found.why
-    assert [(r.failure, r.text) for r in found.remedies if r.failure == "early-stop"]
+    assert [r.text for r in found.remedies] == ["take accelerate==0.34.2"]
+    assert "fix: take accelerate==0.34.2 (against early-stop)" in text.render(report)
 
 
 def test_a_fix_that_does_not_help_on_the_candidate_is_not_offered(bench: Bench) -> None:
@@ -232,6 +236,43 @@ def test_the_same_packages_need_no_run(bench: Bench) -> None:
     report = bench.gate("old", "old")
     assert (report.exit_code, bench.ran) == (0, [])
     assert "nothing had to be run" in text.render(report)
+
+
+def test_findings_name_the_candidate_file_and_rank_what_stops(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = bench.gate("before", "old")
+    log = json.loads(output.render(report, "sarif"))
+    (found,) = log["runs"][0]["results"]
+    assert (found["ruleId"], found["level"]) == ("saving", "error")
+    assert output.render(report, "github").startswith(
+        "::error file=pyproject.toml,line=1,title=saving%3A It cannot save::⛔ regression: zero3"
+    )
+    assert output.render(bench.gate("new", "new"), "github") == ""
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("")
+    side = report.candidate.model_copy(update={"given": str(lock)})
+    (of_file,) = findings.of_gate(report.model_copy(update={"candidate": side}))
+    assert of_file.location == str(lock)
+
+
+def test_the_json_is_the_report(bench: Bench) -> None:
+    report = bench.gate("before", "old")
+    assert GateReport.model_validate_json(output.render(report, "json")) == report
+
+
+def test_the_summary_is_written_and_the_job_summary_is_appended_to(
+    bench: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    report = bench.gate("before", "old")
+    output.summarise(report, path, append=True)
+    assert path.read_text().startswith(f"before\n{markdown.MARK}\n")
+    output.summarise(report, path, append=False)
+    assert path.read_text().startswith(markdown.MARK)
+    with pytest.raises(BadInput, match="cannot be written"):
+        output.summarise(report, tmp_path, append=False)
 
 
 IGNORE = """

@@ -163,18 +163,32 @@ def _remedies(
         if place.rung in (Rung.REGRESSION, Rung.STILL_FAILING, Rung.CANNOT_TELL)
         and (place.variant, place.model) in cells
     ]
+    stack = both.stacks[both.candidate]
     yield from _tried(catalogue[failure], both, failing)
-    if any(cell.outcome is Outcome.REPRODUCED for cell in failing) and catalogue[failure].advice:
-        yield RemedyReport(failure=failure, text=catalogue[failure].advice)
+    if any(cell.outcome is Outcome.REPRODUCED for cell in failing):
+        yield from _ways_around(catalogue[failure], stack)
     for mask in sorted({cell.masked_by for cell in failing if cell.masked_by}):
         advisory = catalogue[mask]
         for fix in advisory.fixes:
             yield RemedyReport(
                 failure=mask, name=fix.name, text=fix.summary, snippet=fix.snippet, cost=fix.cost
             )
-        if advisory.advice or not advisory.fixes:
-            text = advisory.advice or f"{advisory.title}: no fix is known"
-            yield RemedyReport(failure=mask, text=text)
+        yield from _ways_around(advisory, stack)
+
+
+def _ways_around(advisory: Advisory, stack: Stack) -> Iterator[RemedyReport]:
+    """Other versions or options that the advisory knows of and that the stack does not have."""
+    said = []
+    for way in advisory.avoid:
+        changes = {**way.upgrade, **way.pin}
+        versions = {package: stack.version(package) for package in changes}
+        if changes and all(v and v in SpecifierSet(changes[p]) for p, v in versions.items()):
+            continue
+        wanted = " and ".join(f"{package}{range_}" for package, range_ in changes.items())
+        what = f"take {wanted}" if changes else f"set {way.option}"
+        said.append(f"{what}. {way.note}".rstrip() if way.note else what)
+    for text in said or ([advisory.advice] if advisory.advice else []):
+        yield RemedyReport(failure=advisory.id, text=text)
 
 
 def _tried(advisory: Advisory, both: Both, failing: Sequence[CellResult]) -> Iterator[RemedyReport]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from trl_compat import results
 from trl_compat.errors import BadInput
-from trl_compat.gate import markdown, text
+from trl_compat.gate import findings, markdown, text
 from trl_compat.gate.report import GateReport
+from trl_compat.report import sarif, workflow_commands
 
 
 def render(report: GateReport, format_: str) -> str:
@@ -17,6 +18,10 @@ def render(report: GateReport, format_: str) -> str:
             said = report.model_dump_json(indent=1) + "\n"
         case "markdown":
             said = markdown.render(report)
+        case "sarif":
+            said = sarif.render(findings.of_gate(report))
+        case "github":
+            said = workflow_commands.render(findings.of_gate(report))
         case _:
             said = text.render(report)
     return results.scrub(said)

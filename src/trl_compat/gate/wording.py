@@ -53,11 +53,11 @@ def verdict(failure: FailureReport) -> str:
 
 def remedy(help_: RemedyReport, failure: str) -> str:
     """What helps, in a sentence."""
+    against = f" (against {help_.failure})" if help_.failure != failure else ""
     if not help_.name:
-        return help_.text
+        return f"{help_.text}{against}"
     known = {True: "proven on the candidate", False: "does not help on the candidate"}
     proof = known[help_.proven] if help_.proven is not None else "not run on the candidate"
-    against = f" against {help_.failure}" if help_.failure != failure else ""
     return f"{help_.name}{against} ({proof}): {help_.text}"
 
 
@@ -73,8 +73,8 @@ def todo(failure: FailureReport, report: GateReport) -> Iterator[str]:
                 yield f"run: {again(report, failure.failure)}"
         case Rung.REGRESSION | Rung.STILL_FAILING:
             helping = [r for r in failure.remedies if r.proven is not False]
-            for one in helping:
-                yield f"fix: {remedy(one, failure.failure)}"
+            for number, one in enumerate(helping):
+                yield f"{'or' if number else 'fix'}: {remedy(one, failure.failure)}"
             if not helping:
                 speaks = worst(failure.places).candidate
                 seen = f"read {speaks.log}, then " if speaks and speaks.log else ""
