@@ -25,6 +25,9 @@ def _lines(report: GateReport) -> Iterator[str]:
     if report.unresolvable:
         yield ""
         yield f"> {_text(report.unresolvable)}"
+    if gains := wording.gains(report):
+        yield ""
+        yield f"{gains[0].upper()}{gains[1:]}."
     changed = [] if report.unresolvable else wording.changes(report)
     if changed:
         yield ""

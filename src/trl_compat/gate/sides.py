@@ -24,7 +24,7 @@ from trl_compat.packages import REQUIRED_BY_TRL
 from trl_compat.sources import Source
 
 CURRENT = "current"
-FILE = re.compile(r".*[/\\].*|.*\.(?:txt|lock|toml|in|cfg|ya?ml)", re.I)
+FILE = re.compile(r"[^\s=<>~!]*[/\\][^\s=<>~!]*|[^\s=<>~!]*\.(?:txt|lock|toml|in|cfg|ya?ml)", re.I)
 NO_SUCH_RELEASE = re.compile(
     r"Because (?P<what>there (?:is|are) no versions? of \S+"
     r"|\S+ was not found in the package registry) and you require"
@@ -85,7 +85,7 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
             return Side(text, text, stack, locks.resolve(stack, interpreters.find(stack.python)))
         if text == CURRENT:
             return _of_source(text, sources.installed(asked.current), asked)
-        if Path(text).is_file() or (FILE.fullmatch(text) and "==" not in text):
+        if Path(text).is_file() or (FILE.fullmatch(text) and "://" not in text):
             return _of_source(text, sources.read(text), asked)
         return _of_requirements(text, _requirements(text, table), asked)
     except Unavailable as error:
@@ -106,8 +106,9 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
     interpreter = interpreters.find(python)
     pins = [f"{name}=={version}" for name, version in source.versions.items()]
     pins += [f"{name} @ {url}" for name, url in source.commits.items()]
-    if source.complete and not source.unpinned:
-        hashes = given.hashes_in(source.path) if source.path else {}
+    hashes = given.hashes_in(source.path) if source.path else {}
+    # Where there are hashes, pip wants all of them: such a file is complete.
+    if (source.complete or hashes) and not source.unpinned:
         return _side(
             text, given.keep(_installable(pins), hashes, interpreter), asked, python, notes
         )

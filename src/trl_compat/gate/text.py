@@ -29,6 +29,8 @@ def _lines(report: GateReport) -> Iterator[str]:
     for note in wording.notes(report):
         yield from _wrapped("note: ", note)
     yield from _wrapped("", f"{wording.evidence(report)}.")
+    if gains := wording.gains(report):
+        yield from _wrapped("", f"{gains}.")
     yield report.headline
     if report.unresolvable:
         yield from _wrapped("   ", report.unresolvable)

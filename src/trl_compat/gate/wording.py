@@ -81,6 +81,17 @@ def todo(failure: FailureReport, report: GateReport) -> Iterator[str]:
                 yield f"no fix is known: {seen}run: {again(report, failure.failure)}"
 
 
+def gains(report: GateReport) -> str:
+    """What the upgrade fixes, where it fixes anything; empty if nothing."""
+    said = []
+    for failure in report.failures:
+        fixed = [group.where for group in groups(failure) if group.rung is Rung.FIXED]
+        if fixed:
+            part = "" if failure.rung is Rung.FIXED else f" ({', '.join(fixed)})"
+            said.append(f"{failure.failure}{part}")
+    return f"the upgrade fixes {', '.join(said)}" if said else ""
+
+
 def again(report: GateReport, failure: str) -> str:
     """The line that runs one failure of a gate afresh."""
     words = ["trl-compat", "gate", "--reference", report.reference.given]
