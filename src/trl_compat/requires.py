@@ -59,7 +59,7 @@ def _main() -> None:
     from trl_compat import matrix
     from trl_compat.environments import EnvironmentFailed, build
 
-    paths = []
+    paths: list[Path] = []
     for name, stack in matrix.load(Path("matrix.yaml")).stacks.items():
         try:
             python = build.ensure(name, stack).python

@@ -15,6 +15,7 @@ from trl_compat import __version__
 from trl_compat.cli.doctor import doctor
 from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
+from trl_compat.cli.plan import plan
 from trl_compat.cli.report import report
 from trl_compat.cli.schema import schema
 from trl_compat.errors import EXIT_HARNESS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
@@ -34,7 +35,7 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (doctor, gate, matrix, report, schema):
+for command in (doctor, gate, matrix, plan, report, schema):
     cli.add_command(command)
 
 

@@ -9,18 +9,8 @@ from typing import Any
 
 from trl_compat.advisories import Catalogue, Reproduction
 from trl_compat.errors import BadInput
-from trl_compat.matrix import Block, Stack, choose
-
-STRATEGIES: Mapping[str, Mapping[str, Any]] = {
-    "ddp": {"strategy": "ddp"},
-    "deepspeed": {"strategy": "deepspeed"},
-    "zero1": {"strategy": "deepspeed", "zero_stage": 1},
-    "zero2": {"strategy": "deepspeed", "zero_stage": 2},
-    "zero3": {"strategy": "deepspeed", "zero_stage": 3},
-    "fsdp": {"strategy": "fsdp"},
-    "fsdp1": {"strategy": "fsdp", "fsdp_version": 1},
-    "fsdp2": {"strategy": "fsdp", "fsdp_version": 2},
-}
+from trl_compat.matrix import Block, Stack
+from trl_compat.strategies import STRATEGIES, known
 
 
 @dataclass(frozen=True)
@@ -54,14 +44,14 @@ def usage(catalogue: Catalogue, trainers: Sequence[str], strategies: Sequence[st
     Raises:
         BadInput: a trainer that no reproduction has, an unknown strategy.
     """
-    known = {_plain(name): name for name in _trainers(catalogue)}
+    there = {_plain(name): name for name in _trainers(catalogue)}
     named = []
     for trainer in trainers:
-        if _plain(trainer) not in known:
-            there = ", ".join(sorted(known.values()))
-            raise BadInput(f"--trainer {trainer}: no known failure has it; there are: {there}")
-        named.append(known[_plain(trainer)])
-    return Usage(tuple(named), choose("strategy", strategies, STRATEGIES) if strategies else ())
+        if _plain(trainer) not in there:
+            names = ", ".join(sorted(there.values()))
+            raise BadInput(f"--trainer {trainer}: no known failure has it; there are: {names}")
+        named.append(there[_plain(trainer)])
+    return Usage(tuple(named), known(strategies))
 
 
 def blocks(
