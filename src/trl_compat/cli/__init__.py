@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 
 from trl_compat import __version__
+from trl_compat.cli.advisories import advisories
+from trl_compat.cli.constraints import constraints
 from trl_compat.cli.doctor import doctor
 from trl_compat.cli.matrix import matrix
 from trl_compat.cli.report import report
@@ -33,7 +35,7 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (doctor, matrix, report, schema):
+for command in (advisories, constraints, doctor, matrix, report, schema):
     cli.add_command(command)
 
 
