@@ -2,15 +2,14 @@
 
 A failure shows where one package is in a range *and* another in another.  pip has no "or": so the
 constraint is put on a single package, one that every remaining block names, and each package that
-can do it alone is a way.  Of a range in the middle, every release is excluded by name.
+can do it alone gives ways.  Nor can pip say "below this or from that on": of a short range in the
+middle every release is excluded by name, of a long one either side is a way of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-
-from packaging.version import Version
 
 from trl_compat import releases
 from trl_compat.doctor.conditions import Named
@@ -19,17 +18,25 @@ from trl_compat.doctor.records import Block, Record
 from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Source
 
+LISTED = 16  # releases that are excluded by name; with more, the list is of no use to anybody
+
 
 @dataclass(frozen=True)
 class Way:
-    """A constraint on one package; ``excluded`` is how many releases it takes away."""
+    """A constraint on one package.
+
+    ``excluded`` is how many releases it takes away; ``lacks`` that no release that is left has the
+    feature that fails.
+    """
 
     package: str
     specifier: str
     excluded: int
+    lacks: bool
 
     def __str__(self) -> str:
-        return f"{self.package}{self.specifier}"
+        why = "  # these releases do not have what fails" if self.lacks else ""
+        return f"{self.package}{self.specifier}{why}"
 
 
 @dataclass(frozen=True)
@@ -46,55 +53,42 @@ def avoid(record: Record, given: Mapping[str, str], named: Named) -> Avoidance:
     """The constraints that avoid a failure, where some packages are at given versions."""
     source = Source("the given versions", "requirements", versions=given, complete=False)
     blocks = [match.block for match in matches(record, source, named)]
-    caveats = tuple(dict.fromkeys(_commits(blocks)))
-    blocks = [block for block in blocks if block.where.versions]
+    caveats = tuple(dict.fromkeys(_commits(record.blocks, given)))
     if not blocks:
         return Avoidance(record, (), caveats, concerned=False)
     free = [p for p in PACKAGES if p not in given]
     able = [p for p in free if all(p in block.where.versions for block in blocks)]
-    ways = [way for package in able if (way := _way(package, blocks)) is not None]
-    ways.sort(key=lambda way: (way.excluded, way.package != "trl"))
+    ways = [way for package in able for way in _ways(package, record, blocks)]
+    ways.sort(key=lambda way: (way.lacks, way.excluded, way.package != "trl"))
     return Avoidance(record, tuple(ways), caveats)
 
 
-def _way(package: str, blocks: Iterable[Block]) -> Way | None:
-    """The mildest constraint on a package that leaves every block; None where none is left."""
-    known = releases.known().of(package)
+def _ways(package: str, record: Record, blocks: Iterable[Block]) -> Iterator[Way]:
+    """The constraints on a package that leave every block."""
+    known = releases.known().final(package)
     ranges = [block.where.versions[package] for block in blocks]
     hit = [v for v in known if any(inside(v, range_) for range_ in ranges)]
-    if not hit or len(hit) == len(known):
-        return None
-    older = [v for v in known if v < hit[0]]
+    if not hit:
+        return
+    sides = {f"<{hit[0]}": [v for v in known if v < hit[0]]}
     newer = [v for v in known if v > hit[-1]]
-    final = [v for v in newer if not v.is_prerelease]
-    between = len(hit) + len(older) + len(newer) < len(known)
-    if newer and final and not older and not between:
-        specifier = f">={final[0]}"
-    elif older and not newer and not between:
-        specifier = f"<{hit[0]}"
-    else:
-        specifier = ",".join(f"!={v}" for v in _finals(hit))
-        if not newer:
-            first = _start_of_the_end(hit, known)
-            specifier = ",".join([*(f"!={v}" for v in _finals(hit) if v < first), f"<{first}"])
-    return Way(package, specifier, len(hit))
+    if newer:
+        sides[f">={newer[0]}"] = newer
+        if len(hit) <= LISTED and sides[f"<{hit[0]}"]:
+            sides[",".join(f"!={v}" for v in hit)] = [v for v in known if v not in hit]
+    available = record.available.get(package, "")
+    for specifier, left in sides.items():
+        if left:
+            lacks = not any(inside(version, available) for version in left)
+            yield Way(package, specifier, len(known) - len(left), lacks)
 
 
-def _start_of_the_end(hit: list[Version], known: list[Version]) -> Version:
-    """The first release of the affected run that reaches the newest release."""
-    unaffected = [v for v in known if v not in hit]
-    return next(v for v in hit if not unaffected or v > unaffected[-1])
-
-
-def _finals(hit: list[Version]) -> list[Version]:
-    return [v for v in hit if not v.is_prerelease] or hit
-
-
-def _commits(blocks: Iterable[Block]) -> Iterator[str]:
+def _commits(blocks: Iterable[Block], given: Mapping[str, str]) -> Iterator[str]:
     for block in blocks:
         for package, commits in block.where.commits.items():
             short = ", ".join(commit[:9] for commit in commits)
-            yield f"a constraint cannot exclude {package} from git at {short}"
+            if package not in given:
+                yield f"a constraint cannot exclude {package} from git at {short}"
 
 
 def text(avoidance: Avoidance, given: Mapping[str, str]) -> str:
@@ -108,8 +102,6 @@ def text(avoidance: Avoidance, given: Mapping[str, str]) -> str:
     for number, way in enumerate(avoidance.ways):
         lines.append(f"# or: {way}" if number else str(way))
     lines += [f"# {caveat}" for caveat in avoidance.caveats]
-    if any("!=" in str(way) for way in avoidance.ways):
-        lines.append(
-            f"# releases as of {releases.known().as_of}; pip cannot exclude a range between"
-        )
+    if any("!=" in way.specifier for way in avoidance.ways):
+        lines.append("# pip cannot say 'below this or from that on', so each release is named")
     return "\n".join(lines) + "\n"
