@@ -193,7 +193,7 @@ def test_no_answer_where_the_reference_passes_is_not_green(bench: Bench) -> None
     report = bench.gate("before", "old")
     assert (report.exit_code, only(report).rung) == (1, Rung.CANNOT_TELL)
     said = text.render(report)
-    assert "run: trl-compat gate --reference before --candidate old --failure saving" in said
+    assert "run: trl-compat gate --failure saving --fresh" in said
 
 
 def test_a_failing_harness_is_no_verdict_on_a_stack(bench: Bench) -> None:

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from trl_compat.advisories.catalogue import Catalogue
-from trl_compat.advisories.schema import Absent, Advisory, Affected, Conditions, Scope, Value
+from trl_compat.advisories.schema import (
+    INTERNAL,
+    Absent,
+    Advisory,
+    Affected,
+    Conditions,
+    Scope,
+    Value,
+)
 from trl_compat.outcomes import Outcome
 from trl_compat.packages import PACKAGES
 from trl_compat.results import CellResult, Results
@@ -72,12 +80,13 @@ def _blocks(advisory: Advisory, masks: list[Advisory]) -> Iterator[Json]:
             "where": _where(scope),
             "conditions": _lists(advisory.conditions_for_users(scope)),
             "provided": _line(scope.provided),
-            "absent": [_where(a) for a in advisory.absent if implied(inner, a)],
+            "absent": list(_overlaps(inner, advisory.absent, "")),
+            # Only what strikes first wherever the block applies, whatever else is named.
             "hidden": [
-                {"by": mask.id, "where": _where(other)}
+                other
                 for mask in masks
-                for other in mask.affected
-                if implied(inner, other)
+                for other in _overlaps(inner, mask.affected, mask.id)
+                if not other["conditions"]
             ],
         }
         if block not in seen:  # facets of one cause are the same to a user
@@ -91,12 +100,25 @@ def inner_conditions(advisory: Advisory, scope: Affected) -> Conditions:
     return {**common, **(scope.means or {}), **scope.conditions}
 
 
-def implied(inner: Mapping[str, Value | tuple[Value, ...]], scope: Affected | Absent) -> bool:
-    """Whether the conditions of a scope hold wherever the inner ones do."""
+def implied(inner: Conditions, conditions: Conditions) -> bool:
+    """Whether some conditions hold wherever the inner ones do."""
     return all(
         name in inner and set(_values(inner[name])) <= set(_values(allowed))
-        for name, allowed in scope.conditions.items()
+        for name, allowed in conditions.items()
     )
+
+
+def _overlaps(inner: Conditions, scopes: Iterable[Affected | Absent], by: str) -> Iterator[Json]:
+    """The scopes that cover a block, each with the conditions that still have to be named."""
+    for scope in scopes:
+        still = {n: a for n, a in scope.conditions.items() if not implied(inner, {n: a})}
+        possible = all(
+            name not in INTERNAL
+            and (name not in inner or set(_values(inner[name])) & set(_values(allowed)))
+            for name, allowed in still.items()
+        )
+        if possible:
+            yield {"by": by, "where": _where(scope), "conditions": _lists(still)}
 
 
 def results(document: Results) -> Json:

@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 
 from trl_compat import __version__
+from trl_compat.cli.advisories import advisories
+from trl_compat.cli.constraints import constraints
 from trl_compat.cli.doctor import doctor
 from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
@@ -35,7 +37,7 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (doctor, gate, matrix, plan, report, schema):
+for command in (advisories, constraints, doctor, gate, matrix, plan, report, schema):
     cli.add_command(command)
 
 

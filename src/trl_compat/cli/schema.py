@@ -1,4 +1,4 @@
-"""``trl-compat schema``: the JSON Schema of results.json."""
+"""``trl-compat schema``: the JSON Schemas of what the project reads and writes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import click
 
 
 @click.command(epilog="Example: trl-compat schema > results.schema.json")
-def schema() -> None:
-    """Print the JSON Schema of results.json."""
+@click.option("--advisory", is_flag=True, help="The schema of an advisory instead.")
+def schema(advisory: bool) -> None:
+    """Print the JSON Schema of results.json, or of an advisory."""
     import json
 
+    if advisory:
+        from trl_compat.advisories import Advisory
+
+        click.echo(json.dumps(Advisory.model_json_schema(), indent=1))
+        return
     from trl_compat import results
 
     click.echo(json.dumps(results.json_schema(), indent=1))

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from trl_compat import releases
 from trl_compat.doctor.conditions import NEEDS, Named, needed
-from trl_compat.doctor.records import Block, Record, Value, Where
+from trl_compat.doctor.records import Before, Block, Record, Value, Where
 from trl_compat.sources.source import Source
 
 
@@ -61,9 +61,9 @@ def matches(record: Record, source: Source, named: Named) -> list[Match]:
         unnamed = _unnamed(block, source, named)
         if answer is Answer.NO or unnamed is None:
             continue
-        if any(_where(where, source, examined)[0] is Answer.YES for where in block.absent):
+        if any(_holds(before, source, named) for before in block.absent):
             continue
-        hidden = (h.by for h in block.hidden if _where(h.where, source, examined)[0] is Answer.YES)
+        hidden = (before.by for before in block.hidden if _holds(before, source, named))
         found.append(Match(block, unnamed, unknown, next(hidden, None)))
     return found
 
@@ -76,6 +76,11 @@ def same_commit(one: str, other: str) -> bool:
 def covers(where: Where, source: Source) -> bool:
     """Whether a conjunction certainly holds."""
     return _where(where, source, frozenset())[0] is Answer.YES
+
+
+def _holds(before: Before, source: Source, named: Named) -> bool:
+    met = all(set(named.get(n, ())) <= set(a) and n in named for n, a in before.conditions.items())
+    return met and covers(before.where, source)
 
 
 def _where(

@@ -24,11 +24,15 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """Where another failure strikes first."""
+class Before:
+    """Where a block does not come to bear: there is nothing to fail, or ``by`` strikes first.
+
+    ``conditions`` are those that must be named for it, beyond what the block itself says.
+    """
 
     by: str
     where: Where
+    conditions: Mapping[str, list[Value]]
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ class Block:
     where: Where
     conditions: Mapping[str, list[Value]]
     provided: str
-    absent: tuple[Where, ...]
-    hidden: tuple[Hidden, ...]
+    absent: tuple[Before, ...]
+    hidden: tuple[Before, ...]
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,10 @@ def parse(data: Mapping[str, Any]) -> Record:
             **{
                 **block,
                 "where": Where(**block["where"]),
-                "absent": tuple(Where(**where) for where in block["absent"]),
-                "hidden": tuple(Hidden(h["by"], Where(**h["where"])) for h in block["hidden"]),
+                **{
+                    name: tuple(Before(**{**b, "where": Where(**b["where"])}) for b in block[name])
+                    for name in ("absent", "hidden")
+                },
             }
         )
         for block in data["blocks"]

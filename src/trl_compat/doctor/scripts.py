@@ -27,17 +27,6 @@ def read(path: Path, conditions: Conditions) -> None:
         tree = ast.parse(text_of(path))
     except SyntaxError as error:
         raise BadInput(f"{path}:{error.lineno}: not valid Python: {error.msg}") from None
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    _trainers(calls, tree, path, conditions)
-    if any(_is_adapted(call, tree) for call in calls):
-        conditions.say("peft", (True,), str(path))
-    for call in calls:
-        if _name(call).endswith(("Config", "Arguments")):
-            _options(call, path, conditions)
-
-
-def _trainers(calls: list[ast.Call], tree: ast.Module, path: Path, conditions: Conditions) -> None:
-    """The trainers that are made; one that is nobody's we know leaves the condition open."""
     bases = {
         node.name: base
         for node in ast.walk(tree)
@@ -45,8 +34,21 @@ def _trainers(calls: list[ast.Call], tree: ast.Module, path: Path, conditions: C
         for base in map(_simple, node.bases)
         if base.endswith("Trainer")
     }
-    made = {name for name in map(_name, calls) if name.endswith("Trainer")}
-    made = {bases.get(name, name) for name in made} - {"Trainer", "Seq2SeqTrainer"}
+    # What is called, a class of the script under the name of the trainer that it extends.
+    called = [(_simple(n.func), n) for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    calls = [(bases.get(name, name), call) for name, call in called]
+    _trainers({name for name, _ in calls if name.endswith("Trainer")}, path, conditions)
+    if any(_is_adapted(name, call, tree) for name, call in calls):
+        conditions.say("peft", (True,), str(path))
+    for name, call in calls:
+        mine = canonical("trainer", name.removesuffix("Config")) in TRAINERS
+        if name.endswith("TrainingArguments") or (name.endswith("Config") and mine):
+            _options(call, path, conditions)
+
+
+def _trainers(made: set[str], path: Path, conditions: Conditions) -> None:
+    """The trainers that are made; one that is nobody's we know leaves the condition open."""
+    made -= {"Trainer", "Seq2SeqTrainer"}
     strangers = {name for name in made if canonical("trainer", name) not in TRAINERS}
     if strangers:
         conditions.notes.append(f"{path}: {', '.join(sorted(strangers))} is no trainer of TRL's")
@@ -54,16 +56,16 @@ def _trainers(calls: list[ast.Call], tree: ast.Module, path: Path, conditions: C
         conditions.say("trainer", sorted(made), str(path))
 
 
-def _is_adapted(call: ast.Call, tree: ast.Module) -> bool:
+def _is_adapted(name: str, call: ast.Call, tree: ast.Module) -> bool:
     """An adapter is certainly there: get_peft_model, or a trainer that is given a LoraConfig."""
-    if _name(call) == "get_peft_model":
+    if name == "get_peft_model":
         return True
     given = next((k.value for k in call.keywords if k.arg == "peft_config"), None)
-    if not _name(call).endswith("Trainer") or given is None:
+    if not name.endswith("Trainer") or given is None:
         return False
     if isinstance(given, ast.Name):
         given = _assigned(given.id, tree)
-    return isinstance(given, ast.Call) and _name(given) in ("LoraConfig", "PeftConfig")
+    return isinstance(given, ast.Call) and _simple(given.func) in ("LoraConfig", "PeftConfig")
 
 
 def _assigned(name: str, tree: ast.Module) -> ast.expr | None:
@@ -99,10 +101,6 @@ def _deepspeed_file(named: str, path: Path, conditions: Conditions) -> None:
         conditions.notes.append(f"{path}: the DeepSpeed file {named} is not here and not read")
     else:
         read_deepspeed(found, conditions)
-
-
-def _name(call: ast.Call) -> str:
-    return _simple(call.func)
 
 
 def _simple(node: ast.expr) -> str:

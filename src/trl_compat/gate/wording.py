@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -94,23 +93,7 @@ def gains(report: GateReport) -> str:
 
 def again(report: GateReport, failure: str) -> str:
     """The line that runs one failure of a gate afresh."""
-    words = ["trl-compat", "gate", "--reference", report.reference.given]
-    words += ["--candidate", report.candidate.given, "--failure", failure, "--fresh"]
-    return shlex.join(words)
-
-
-def notes(report: GateReport) -> Iterator[str]:
-    """What else a reader should know."""
-    for name, side in (("reference", report.reference), ("candidate", report.candidate)):
-        for note in side.notes:
-            yield f"{name}: {note}"
-    for ignore in report.expired:
-        yield (
-            f"the ignore of {ignore.failure} expired on {ignore.expires} ({ignore.reason}): look "
-            "at it again, then renew or remove it"
-        )
-    for ignore in report.unused:
-        yield f"the ignore of {ignore.failure} is not needed: it does not block"
+    return f"{report.command} --failure {failure} --fresh"
 
 
 def evidence(report: GateReport) -> str:
