@@ -96,6 +96,20 @@ def again(report: GateReport, failure: str) -> str:
     return f"{report.command} --failure {failure} --fresh"
 
 
+def notes(report: GateReport) -> Iterator[str]:
+    """What else a reader should know."""
+    for name, side in (("reference", report.reference), ("candidate", report.candidate)):
+        for note in side.notes:
+            yield f"{name}: {note}"
+    for ignore in report.expired:
+        yield (
+            f"the ignore of {ignore.failure} expired on {ignore.expires} ({ignore.reason}): look "
+            "at it again, then renew or remove it"
+        )
+    for ignore in report.unused:
+        yield f"the ignore of {ignore.failure} is not needed: it does not block"
+
+
 def evidence(report: GateReport) -> str:
     """How what is said was proven, and when."""
     seen = [s for f in report.failures for p in f.places for s in (p.reference, p.candidate) if s]

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from trl_compat.doctor.conditions import Named, phrase
 from trl_compat.doctor.matching import Match, matches
-from trl_compat.doctor.records import Record, Where
+from trl_compat.doctor.records import Record
 from trl_compat.requires import Requires
 from trl_compat.sources.source import Source
 from trl_compat.upgrade.search import Versions
@@ -113,9 +113,9 @@ def _packages(name: str, records: Mapping[str, Record]) -> frozenset[str]:
 def _ranges_of(record: Record) -> Iterator[tuple[str, str]]:
     yield from record.available.items()
     for block in record.blocks:
-        wheres: list[Where] = [block.where, *block.absent, *(h.where for h in block.hidden)]
-        for where in wheres:
-            yield from where.versions.items()
+        yield from block.where.versions.items()
+        for before in (*block.absent, *block.hidden):
+            yield from before.where.versions.items()
 
 
 @cache
