@@ -196,10 +196,18 @@ def test_no_answer_where_the_reference_passes_is_not_green(bench: Bench) -> None
     assert "run: trl-compat gate --failure saving --fresh" in said
 
 
-def test_a_failing_harness_is_no_verdict_on_a_stack(bench: Bench) -> None:
-    bench.judge = lambda cell: Outcome.HARNESS_ERROR
+@pytest.mark.parametrize("stacks", [("old",), ("before", "old")])
+def test_a_failing_harness_is_no_verdict_on_a_stack(bench: Bench, stacks: tuple[str, ...]) -> None:
+    bench.judge = lambda cell: Outcome.HARNESS_ERROR if cell.stack in stacks else Outcome.PASS
     report = bench.gate("before", "old")
     assert report.exit_code == 70
+    assert report.headline == "⚠️ The harness failed in some cells: run it again"
+
+
+def test_a_gate_that_could_compare_nothing_is_not_green(bench: Bench) -> None:
+    bench.judge = lambda cell: Outcome.UNAVAILABLE
+    report = bench.gate("before", "old")
+    assert (report.exit_code, report.headline) == (1, "⚠️ Cannot tell: no cell could be compared")
 
 
 def test_a_trainer_that_is_gone_blocks_who_uses_it(bench: Bench) -> None:

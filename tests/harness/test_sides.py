@@ -61,7 +61,7 @@ def uv(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Asked:
-    return Asked(tmp_path / "locks", "3.11", DAY)
+    return Asked(tmp_path / "locks", sides.THIS_PYTHON, DAY)
 
 
 def pins(versions: dict[str, str], digest: str = "") -> str:
@@ -160,6 +160,14 @@ def test_requirements_get_what_they_do_not_name(matrix: Matrix, made: Asked) -> 
     assert any("without a word on torch, deepspeed, accelerate, peft" in n for n in side.notes)
 
 
+def test_a_lock_for_another_python_says_for_which_its_markers_were_read(
+    matrix: Matrix, made: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides, "THIS_PYTHON", "3.99")
+    side = sides.side(at(tmp_path / "requirements.txt", pins(SIX | REST)), matrix, made)
+    assert f"read for Python 3.99, it is installed for {made.python}" in "".join(side.notes)
+
+
 def test_yanked_releases_are_named(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"urllib3": "2.0.0"}))
     assert sides.side(path, matrix, made).yanked == ("urllib3==2.0.0 (bad)",)
@@ -174,7 +182,7 @@ def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: Ask
     ("text", "said"),
     [
         ("trl==99", "trl==99: there is no version of trl==99$"),
-        ("trl==8", "a source is out of reach: error sending request; try again later"),
+        ("trl==8", "trl==8: out of reach: error sending request"),
         ("olds", "if a stack is meant: unknown stack 'olds'; did you mean 'old'"),
         ("missing.txt", "missing.txt: no such file"),
         ("", "names no stack"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import platform
 import shlex
 import sys
 from pathlib import Path
@@ -91,7 +90,7 @@ def gate(
     chosen = choose_device(device, ranks)
     asked = sides.Asked(
         folder=where.state / "gate" / "locks",
-        python=python or ".".join(platform.python_version_tuple()[:2]),
+        python=python or sides.THIS_PYTHON,
         as_of=as_of.date() if as_of else today,
         current=current,
     )

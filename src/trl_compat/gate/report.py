@@ -60,6 +60,11 @@ class PlaceReport(Part):
     why: str
 
     @property
+    def seen(self) -> tuple[Seen | None, Seen | None]:
+        """What the reference showed, and the candidate."""
+        return self.reference, self.candidate
+
+    @property
     def judgement(self) -> Judgement:
         """The judgement that was made of it."""
         return Judgement(self.rung, self.why, self.blocks)
@@ -127,6 +132,8 @@ class GateReport(Part):
         """The answer in one line."""
         if self.unresolvable:
             return "⛔ There is no such candidate"
+        if self.exit_code == EXIT_HARNESS:
+            return "⚠️ The harness failed in some cells: run it again"
         stopping = [f for f in self.failures if f.stops]
         regressions = [f for f in stopping if f.rung is Rung.REGRESSION]
         if regressions:
@@ -135,8 +142,8 @@ class GateReport(Part):
             return f"⚠️ Cannot tell: {_count(len(stopping), 'failure')} without an answer"
         if self.expired:
             return f"⛔ {_count(len(self.expired), 'ignore')} expired: look again"
-        if self.exit_code:
-            return "⚠️ The harness failed in some cells: run again"
+        if nothing_told(self.failures):
+            return "⚠️ Cannot tell: no cell could be compared"
         return "✅ You may upgrade: nothing that passes on the reference fails on the candidate"
 
 
@@ -147,11 +154,28 @@ def _count(number: int, word: str) -> str:
 def exit_code(
     failures: Sequence[FailureReport], expired: Sequence[Ignore], unresolvable: str = ""
 ) -> int:
-    """1 where something stops the upgrade, 70 where only the harness failed, else 0."""
-    if unresolvable or expired or any(failure.stops for failure in failures):
+    """1 where something stops the upgrade or nothing could be told, 70 where the harness failed."""
+    stopping = [place for f in failures if f.stops for place in f.places if place.blocks]
+    ours = [place for place in stopping if _harness_failed(place)]
+    if unresolvable or expired or len(stopping) > len(ours):
         return EXIT_FINDINGS
-    seen = (s for f in failures for p in f.places for s in (p.reference, p.candidate) if s)
-    return EXIT_HARNESS if any(s.outcome is Outcome.HARNESS_ERROR for s in seen) else EXIT_OK
+    places = [place for failure in failures for place in failure.places]
+    if any(map(_harness_failed, places)):
+        return EXIT_HARNESS
+    return EXIT_FINDINGS if nothing_told(failures) else EXIT_OK
+
+
+def nothing_told(failures: Sequence[FailureReport]) -> bool:
+    """Whether cells were wanted and not one could be compared; such a gate is never green."""
+    places = [place for failure in failures for place in failure.places]
+    return bool(places) and all(
+        place.rung is Rung.CANNOT_TELL and not all(seen and seen.outcome.ran for seen in place.seen)
+        for place in places
+    )
+
+
+def _harness_failed(place: PlaceReport) -> bool:
+    return any(seen and seen.outcome is Outcome.HARNESS_ERROR for seen in place.seen)
 
 
 def worst(places: Sequence[PlaceReport]) -> PlaceReport:

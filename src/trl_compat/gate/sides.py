@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from trl_compat.packages import REQUIRED_BY_TRL
 from trl_compat.sources import Source
 
 CURRENT = "current"
+THIS_PYTHON = ".".join(platform.python_version_tuple()[:2])
 FILE = re.compile(r"[^\s=<>~!]*[/\\][^\s=<>~!]*|[^\s=<>~!]*\.(?:txt|lock|toml|in|cfg|ya?ml)", re.I)
 NO_SUCH_RELEASE = re.compile(
     r"Because (?P<what>there (?:is|are) no versions? of \S+"
@@ -89,7 +91,7 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
             return _of_source(text, sources.read(text), asked)
         return _of_requirements(text, _requirements(text, table), asked)
     except Unavailable as error:
-        raise BadInput(f"{text}: a source is out of reach: {error}; try again later") from None
+        raise BadInput(f"{text}: out of reach: {error}") from None
     except Unresolvable as error:
         if unknown_release := NO_SUCH_RELEASE.search(str(error)):
             raise BadInput(f"{text}: {unknown_release['what']}") from None
@@ -103,6 +105,10 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
     python = asked.python
     if source.python is not None:
         python = ".".join(source.python.split(".")[:2])
+    elif python != THIS_PYTHON:
+        notes.append(
+            f"its markers were read for Python {THIS_PYTHON}, it is installed for {python}"
+        )
     interpreter = interpreters.find(python)
     pins = [f"{name}=={version}" for name, version in source.versions.items()]
     pins += [f"{name} @ {url}" for name, url in source.commits.items()]
