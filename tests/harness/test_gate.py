@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from trl_compat import advisories, host, matrix, matrix_run, project, results
@@ -264,9 +265,15 @@ def test_findings_name_the_candidate_file_and_rank_what_stops(
     assert of_file.location == str(lock)
 
 
-def test_the_json_is_the_report(bench: Bench) -> None:
+def test_the_json_is_the_report_and_has_a_published_schema(bench: Bench) -> None:
     report = bench.gate("before", "old")
-    assert GateReport.model_validate_json(output.render(report, "json")) == report
+    said = output.render(report, "json")
+    assert GateReport.model_validate_json(said) == report
+    schema = Path(results.__file__).parent / "schema" / "gate-1.json"
+    published = json.loads(schema.read_text())
+    again = f"make it again with: trl-compat schema --gate > {schema.name}"
+    assert published == GateReport.model_json_schema(mode="serialization"), again
+    jsonschema.validate(json.loads(said), published)
 
 
 def test_the_summary_is_written_and_the_job_summary_is_appended_to(

@@ -7,14 +7,20 @@ import click
 
 @click.command(epilog="Example: trl-compat schema > results.schema.json")
 @click.option("--advisory", is_flag=True, help="The schema of an advisory instead.")
-def schema(advisory: bool) -> None:
-    """Print the JSON Schema of results.json, or of an advisory."""
+@click.option("--gate", is_flag=True, help="The schema of a gate's JSON instead.")
+def schema(advisory: bool, gate: bool) -> None:
+    """Print the JSON Schema of results.json, of an advisory, or of a gate's report."""
     import json
 
     if advisory:
         from trl_compat.advisories import Advisory
 
         click.echo(json.dumps(Advisory.model_json_schema(), indent=1))
+        return
+    if gate:
+        from trl_compat.gate.report import GateReport
+
+        click.echo(json.dumps(GateReport.model_json_schema(mode="serialization"), indent=1))
         return
     from trl_compat import results
 
