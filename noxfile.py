@@ -42,6 +42,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def gate(session: nox.Session) -> None:
+    """May I upgrade? nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
+    session.install("-e", ".")
+    session.run("trl-compat", "gate", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """The harness's own tests, a run of the smoke profile among them."""
     session.install("-e", ".[tests]")

@@ -39,6 +39,7 @@ class Options(BaseModel):
     preload: bool = True
     repeat: int = 1
     command: str = "nox -s matrix"
+    summary: bool = True
 
 
 def run(where: Project, selection: Selection, options: Options) -> int:
@@ -99,7 +100,8 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         report.write_all(where.reports, document, catalogue)
     ours = {cell.id for cell, _ in finished}
     shown = [cell for cell in document.cells if cell.id in ours]
-    display.finish(document, shown, catalogue, interrupted)
+    if options.summary or interrupted:
+        display.finish(document, shown, catalogue, interrupted)
     if interrupted:
         return EXIT_FINDINGS
     if lost := len(planned.cells) - len(finished):

@@ -27,6 +27,7 @@ LIMITS = {
     "hangs_in_a_collective": Limits(seconds=60, silence=4),
     "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
     "ranks_call_different_collectives": Limits(seconds=60, silence=4),
+    "hangs_in_teardown": Limits(seconds=60, silence=4),
     "hangs_at_work": Limits(seconds=6, silence=4),
     "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
 }
@@ -95,6 +96,7 @@ FAKES_AND_WHAT_THEY_ARE = [
     ("raises_for_memory", Outcome.CRASH, "out of memory"),
     ("fills_the_disk", Outcome.HARNESS_ERROR, "the disk is full"),
     ("fails_in_teardown", Outcome.CRASH, "in teardown, every scenario had finished: rank 1"),
+    ("hangs_in_teardown", Outcome.HANG, "in teardown, every scenario had ended"),
     ("leaves_an_unreadable_record", Outcome.HARNESS_ERROR, "the record of rank 1 cannot be read"),
     ("leaves_a_child", Outcome.PASS, ""),
     ("floods_its_log", Outcome.PASS, ""),
