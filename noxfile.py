@@ -56,6 +56,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def browser(session: nox.Session) -> None:
+    """The report in Chromium: used, looked at by axe; needs a Chromium on the path."""
+    session.install("-e", ".[tests,browser]")
+    session.run("pytest", "-m", "browser", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style and types."""
     session.install("-e", ".[tests,lint]")
