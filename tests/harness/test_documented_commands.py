@@ -1,12 +1,12 @@
 """Every command shown in README, CONTRIBUTING and docs/ works as it stands.
 
-*Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``, ``plan``
-and ``bench``, which build environments (what they do is executed by tests of their own).
+*Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
+``plan`` and ``bench``, which build environments (what they do is executed by tests of their own).
 
-*Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not executed:
-those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of the other
-sessions of nox it is checked that there are such sessions.  The two one-line commands of the README are what CI
-runs, see ``test_documents``.
+*Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not
+executed: those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of
+the other sessions of nox it is checked that there are such sessions.  The two one-line commands of
+the README are what CI runs, see ``test_documents``.
 """
 
 from __future__ import annotations
