@@ -72,7 +72,9 @@ def test_a_failure_without_advisory_is_unknown(copy: Path) -> None:
     assert "unknown failure 'ppo-zero3-save'" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["matrix", "report", "schema"])
+@pytest.mark.parametrize(
+    "command", ["matrix", "report", "schema", "doctor", "constraints", "advisories"]
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0

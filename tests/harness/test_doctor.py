@@ -96,6 +96,28 @@ def test_without_deepspeed_its_failures_do_not_apply(tmp_path: Path) -> None:
     assert (done.returncode, ids(done)) == (0, set())
 
 
+def test_records_of_ones_own_count_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "broken.yaml").write_text("id: broken\n")
+    (folder / "my-failure.yaml").write_text(
+        "{id: my-failure, title: t, summary: s, severity: slow, cause: c, references: [],"
+        " masks: true, symptoms: {x: {exception: E, message: m, where: w}},"
+        ' affected: [{symptom: x, versions: {trl: "==1.16.0"}}]}'
+    )
+    done = doctor(tmp_path, *JSON, "--advisories", "mine", "--strategy", "ddp", text=NEW)
+    assert ids(done) == {"my-failure"}
+    (note,) = json.loads(done.stdout)["reports"][0]["notes"]
+    assert note.startswith("left out: mine/broken.yaml:")
+
+
+def test_what_cannot_be_told_is_not_green(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "requirements.txt", "--zero-stage", "3", text="trl>=0.1\n")
+    assert done.returncode == 1
+    assert "no known failure applies" in done.stdout
+    assert "it cannot be told" in done.stdout
+
+
 def test_an_unexamined_commit_is_not_judged_by_ranges(tmp_path: Path) -> None:
     tree = OLD.replace("trl==0.12.2", f"trl @ git+https://github.com/huggingface/trl@{'0' * 40}")
     done = doctor(tmp_path, *JSON, "--trainer", "PPO", "--zero-stage", "3", text=tree)

@@ -167,6 +167,17 @@ def test_a_uv_lock_with_two_versions_here_is_refused(tmp_path: Path) -> None:
         read(tmp_path, both, "uv.lock")
 
 
+def test_a_uv_lock_whose_extras_exclude_each_other_is_refused(tmp_path: Path) -> None:
+    chosen = UV.replace("os_name == 'x'", "extra == 'extra-4-mine-gpu'")
+    chosen = chosen.replace("os_name != 'x'", "extra == 'extra-4-mine-cpu'")
+    with pytest.raises(BadInput, match=r"two versions of torch.*uv export --extra"):
+        read(tmp_path, chosen, "uv.lock")
+    one = chosen.replace("2.4.1+cpu", "2.4.1").replace('registry = "b"', 'registry = "a"')
+    only = one.rpartition('[[package]]\nname = "torch"')
+    rest = only[2].partition("[[package]]")
+    assert read(tmp_path, only[0] + "[[package]]" + rest[2], "uv.lock").versions["torch"] == "2.4.1"
+
+
 def test_a_uv_lock_takes_trl_from_git(tmp_path: Path) -> None:
     registry = 'version = "0.12.2"\nsource = { registry = "https://pypi.org/simple" }'
     url = f"https://github.com/huggingface/trl?rev=724acb971#{COMMIT}"

@@ -49,8 +49,11 @@ def load(folder: Path, reproductions: Path) -> Catalogue:
     return Catalogue(records={record.id: record for record in records})
 
 
-def load_leniently(folder: Path, reproductions: Path) -> tuple[Catalogue, list[str]]:
-    """Reads one by one: the records that are right, and a sentence for each that is left out."""
+def load_leniently(folder: Path, reproductions: Path | None = None) -> tuple[Catalogue, list[str]]:
+    """Reads one by one: the records that are right, and a sentence for each that is left out.
+
+    Without ``reproductions`` it does not matter whether these are there.
+    """
     records, broken = {}, []
     for path in _files(folder):
         try:
@@ -68,11 +71,12 @@ def _files(folder: Path) -> list[Path]:
     return paths
 
 
-def _read(path: Path, reproductions: Path) -> Advisory:
+def _read(path: Path, reproductions: Path | None) -> Advisory:
     advisory = documents.load(path, Advisory)
     if advisory.id != path.stem:
         raise BadInput(f"{path}: id '{advisory.id}' should be '{path.stem}' like the file")
-    module = advisory.reproduction and reproductions / f"{advisory.reproduction.module}.py"
-    if module and not module.is_file():
-        raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
+    if reproductions and advisory.reproduction:
+        module = reproductions / f"{advisory.reproduction.module}.py"
+        if not module.is_file():
+            raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
     return advisory

@@ -88,6 +88,11 @@ class Report:
         """What applies, or would under conditions that nobody named."""
         return tuple(d for d in self.diagnoses if d.status in FOUND)
 
+    @property
+    def clear(self) -> bool:
+        """Nothing applies, and that is certain."""
+        return not self.diagnoses
+
 
 FOUND = (Status.APPLIES, Status.APPLIES_IF)
 SEVERITIES = ("silent-wrong-result", "crash-late", "crash-at-start", "slow")

@@ -126,6 +126,15 @@ def shipped() -> dict[str, Record]:
     return {data["id"]: parse(data) for data in json.loads(text)["records"]}
 
 
+def of_folder(folder: Path) -> tuple[dict[str, Record], list[str]]:
+    """Records of somebody's own, one YAML file each, and a sentence for each that is left out."""
+    from trl_compat.advisories import compiled, load_leniently
+
+    catalogue, broken = load_leniently(folder)
+    data = json.loads(json.dumps(compiled.advisories(catalogue)))
+    return {record["id"]: parse(record) for record in data["records"]}, broken
+
+
 def shipped_record(failure: str) -> Record:
     """The record of a failure.
 

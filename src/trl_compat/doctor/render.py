@@ -53,14 +53,16 @@ def versions(source: Source) -> str:
 
 def _headline(report: Report) -> str:
     counts = {s: sum(d.status is s for d in report.diagnoses) for s in Status}
-    if not report.findings:
-        return f"no known failure applies{_conditions(report)}"
     parts = []
+    if not report.findings:
+        parts.append(f"no known failure applies{_conditions(report)}")
     if counts[Status.APPLIES]:
         parts.append(f"{_failures(counts[Status.APPLIES])}{_conditions(report)}")
     if counts[Status.APPLIES_IF]:
         more = "more " if parts else ""
         parts.append(f"{_failures(counts[Status.APPLIES_IF], more)} depending on what you use")
+    if counts[Status.CANNOT_TELL]:
+        parts.append(f"of {counts[Status.CANNOT_TELL]} it cannot be told")
     return ", ".join(parts)
 
 

@@ -21,7 +21,7 @@ from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Pins, Source
 
-ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
+ASK = "import json, sys; print(json.dumps(['%d.%d.%d' % sys.version_info[:3], sys.path]))"
 
 
 def installed(python: Path | None = None) -> Source:

@@ -180,8 +180,8 @@ class Pins:
                 unpinned[package] = str(joined)
         if required and not {required} & {*self.versions, *self.commits, *unpinned}:
             raise BadInput(
-                f"{self.name}: no {required.upper()} in it (as far as its markers apply here), so "
-                "there is nothing to say about it"
+                f"{self.name}: no {required.upper()} in it (as far as its markers apply here); "
+                "name a lock that has it, or an interpreter: --python PATH"
             )
         return Source(
             name=self.name,
