@@ -35,6 +35,13 @@ def stack(session: nox.Session, name: str) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """The same cells the plain way and ours, in one run; prints a table."""
+    session.install("-e", ".")
+    session.run("trl-compat", "bench", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """The harness's own tests, a run of the smoke profile among them."""
     session.install("-e", ".[tests]")
