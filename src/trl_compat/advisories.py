@@ -49,6 +49,17 @@ class Severity(enum.StrEnum):
     SLOW = "slow"
 
 
+class Moment(enum.StrEnum):
+    """How far a scenario has come when a failure that masks others stops it; in this order."""
+
+    IMPORT = "import"  # of the stack
+    MODEL = "model"  # is made or loaded
+    TRAINER = "trainer"  # is made
+    START = "start"  # of train(), up to the first forward pass
+    STEP = "step"  # generation, forward and backward pass
+    UPDATE = "update"  # learning rate and log
+
+
 class Reference(Record):
     """Where a fact comes from."""
 
@@ -191,6 +202,7 @@ class Advisory(Record):
     affected: tuple[Affected, ...]
     reproduction: Reproduction | None = None
     masks: bool = False
+    moment: Moment | None = None
     fixes: tuple[Fix, ...] = ()
     wrong_fixes: tuple[WrongFix, ...] = ()
     advice: str = ""
@@ -203,6 +215,8 @@ class Advisory(Record):
                 raise ValueError(f"symptom '{symptom}' is not described")
         if self.reproduction is None and not self.masks:
             raise ValueError("needs a reproduction, or 'masks: true'")
+        if self.moment is not None and not self.masks:
+            raise ValueError("'moment' says when a failure masks others, so needs 'masks: true'")
         return self
 
     def symptom_of(self, error: Mapping[str, Any]) -> str | None:
@@ -223,8 +237,10 @@ class Catalogue(Record):
 
     @property
     def masks(self) -> tuple[Advisory, ...]:
-        """Advisories that can stop another failure's scenario."""
-        return tuple(record for _, record in sorted(self.records.items()) if record.masks)
+        """Advisories that can stop another failure's scenario, those that do so first, first."""
+        moments = [*Moment, None]
+        masks = [record for record in self.records.values() if record.masks]
+        return tuple(sorted(masks, key=lambda mask: (moments.index(mask.moment), mask.id)))
 
     def reproduction(self, failure: str) -> Reproduction:
         """How a failure is provoked."""
