@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from trl_compat import documents
-from trl_compat.advisories.schema import Advisory, Reproduction
+from trl_compat.advisories.schema import Advisory, Moment, Reproduction
 from trl_compat.errors import BadInput
 from trl_compat.matrix import Record
 
@@ -26,8 +26,10 @@ class Catalogue(Record):
 
     @property
     def masks(self) -> tuple[Advisory, ...]:
-        """Advisories that can stop another failure's scenario."""
-        return tuple(r for _, r in sorted(self.records.items()) if r.masks and not r.withdrawn)
+        """Advisories that can stop another failure's scenario, those that do so first, first."""
+        moments = [*Moment, None]
+        masks = [r for r in self.records.values() if r.masks and not r.withdrawn]
+        return tuple(sorted(masks, key=lambda mask: (moments.index(mask.moment), mask.id)))
 
     def reproduction(self, failure: str) -> Reproduction:
         """How a failure is provoked."""
