@@ -94,6 +94,11 @@ def test_without_deepspeed_its_failures_do_not_apply(tmp_path: Path) -> None:
     freeze = OLD.replace("deepspeed==0.15.2\n", "numpy==2.0.0\nhuggingface-hub==0.26.5\n")
     done = doctor(tmp_path, *JSON, text=freeze + "safetensors==0.4.5\n")
     assert (done.returncode, ids(done)) == (0, set())
+    nearest = json.loads(done.stdout)["reports"][0]["nearest_run"]
+    assert (nearest["stack"], nearest["differs"]) == (
+        "trl-0.12.2",
+        ["deepspeed not installed → 0.15.2"],
+    )
 
 
 def test_records_of_ones_own_count_and_a_broken_one_is_named(tmp_path: Path) -> None:
