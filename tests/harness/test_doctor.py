@@ -51,6 +51,9 @@ def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "applies: ppo-zero3-save (crash after hours of training)" in done.stdout
     assert "ppo_zero3_save.apply()" in done.stdout
+    assert (
+        "not a fix: Replacing save_model by policy.save_pretrained() raises nothing" in done.stdout
+    )
     assert "nearest stack that was run: trl-0.12.2, run 20" in done.stdout
     assert "(these very versions)" in done.stdout
 

@@ -63,7 +63,14 @@ def _record(advisory: Advisory, masks: tuple[Advisory, ...]) -> Json:
             for fix in advisory.fixes
         ],
         "avoid": [way.model_dump(mode="json") for way in advisory.avoid],
-        "wrong_fixes": {wrong.name: _line(wrong.why) for wrong in advisory.wrong_fixes},
+        "wrong_fixes": [
+            {
+                "name": wrong.name,
+                "why": _line(wrong.why),
+                "where": {"versions": wrong.versions, "commits": _lists(wrong.commits)},
+            }
+            for wrong in advisory.wrong_fixes
+        ],
         "references": [reference.url for reference in advisory.references],
     }
 

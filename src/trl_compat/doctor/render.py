@@ -107,6 +107,8 @@ def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
     for number, action in enumerate(diagnosis.actions):
         yield f"  {'or: ' if number else 'fix: '}{action.text}"
         yield from (f"      {line}" for line in action.code.rstrip().splitlines())
+    if diagnosis.status is Status.APPLIES:
+        yield from (f"  not a fix: {why}" for why in diagnosis.not_fixes)
 
 
 def _markdown(report: Report) -> Iterator[str]:
@@ -167,6 +169,7 @@ def _json(report: Report) -> dict[str, Any]:
                 "sees": d.sees,
                 "seen": d.seen,
                 "actions": [{"text": a.text, "code": a.code} for a in d.actions],
+                "not_fixes": list(d.not_fixes),
                 "references": list(d.record.references),
             }
             for d in report.diagnoses

@@ -82,8 +82,11 @@ def _package(package: str, distribution: Distribution, pins: Pins) -> None:
         except InvalidVersion:
             return
         return
-    origin: dict[str, Any] = json.loads(distribution.read_text("direct_url.json") or "{}")
-    vcs, folder = origin.get("vcs_info"), origin.get("dir_info")
+    try:
+        origin: dict[str, Any] = json.loads(distribution.read_text("direct_url.json") or "{}")
+        vcs, folder = origin.get("vcs_info"), origin.get("dir_info")
+    except (ValueError, AttributeError):
+        raise BadInput(f"{pins.name}: {package}: its direct_url.json cannot be read") from None
     if vcs:
         pins.git(package, origin["url"], vcs.get("commit_id"))
     elif Version(version).is_devrelease:
