@@ -124,6 +124,7 @@ def bench(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     mask.write_text(mask.read_text() + 'avoid: [{pin: {accelerate: "==0.34.2"}}]\n')
     found = Bench(project.at(project_folder))
     monkeypatch.setattr(matrix_run, "run", found.run)
+    monkeypatch.chdir(project_folder)
     monkeypatch.setattr(locks, "resolve", lambda stack, _: a_lock(stack))
     return found
 

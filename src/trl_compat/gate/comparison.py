@@ -22,7 +22,7 @@ from trl_compat.results import CellResult
 
 @dataclass(frozen=True)
 class Both:
-    """The two stacks and the cells that were run in them; their logs lie in ``folder``."""
+    """The two stacks and the cells that were run in them; their logs lie in ``folder``, seen from here."""
 
     reference: str
     candidate: str
