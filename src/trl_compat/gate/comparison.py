@@ -22,7 +22,7 @@ from trl_compat.results import CellResult
 
 @dataclass(frozen=True)
 class Both:
-    """The two stacks and the cells that were run in them; their logs lie in ``folder``, seen from here."""
+    """The two stacks and the cells that were run in them; ``folder`` is where their logs lie."""
 
     reference: str
     candidate: str
