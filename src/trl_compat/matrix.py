@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -17,7 +18,7 @@ from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES as PACKAGES
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
-GIT = re.compile(r"git\+(?P<url>https://[\w./-]+)@(?P<commit>[0-9a-f]{7,40})")
+GIT = re.compile(r"git\+(?P<url>https://[\w.-]+(?:/\w[\w.-]*)+)@(?P<commit>[0-9a-f]{7,40})")
 
 
 def _plain_version(value: Any) -> Any:
@@ -82,6 +83,18 @@ class Stack(Record):
     @classmethod
     def _exact(cls, value: str) -> str:
         return _version(value)
+
+    @field_validator("with_")
+    @classmethod
+    def _requirements(cls, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        for text in wanted:
+            try:
+                local = Requirement(text).url is None
+            except InvalidRequirement:
+                local = False
+            if not local or "\n" in text:
+                raise ValueError(f"with: '{text}' is no requirement like 'kernels==0.4.4'")
+        return wanted
 
     @model_validator(mode="after")
     def _complete(self) -> Stack:
@@ -157,6 +170,14 @@ class Matrix(Record):
     stacks: dict[str, Stack]
     profiles: dict[str, Profile]
     excludes: tuple[Exclude, ...] = ()
+
+    @field_validator("models")
+    @classmethod
+    def _models(cls, models: tuple[str, ...]) -> tuple[str, ...]:
+        for name in models:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"model name '{name}' may have only a-z, 0-9, '.', '+' and '-'")
+        return models
 
     @field_validator("stacks")
     @classmethod

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from trl_compat.matrix import PACKAGES, Record, Versions
+from trl_compat.matrix import NAME, PACKAGES, Record, Versions
 
 Value = str | int | bool
 
@@ -92,8 +92,19 @@ class Symptom(Record):
         """Whether a recorded exception (see ``trl_compat.runtime.signature``) is this symptom."""
         if error["exception"] != self.exception or not re.search(self.message, error["message"]):
             return False
-        if not fnmatch.fnmatchcase(error["where"], self.where):
-            return False
+        return fnmatch.fnmatchcase(error["where"], self.where) and self._went_through(error)
+
+    def is_place_of(self, error: Mapping[str, Any]) -> bool:
+        """Whether a recorded exception comes from this symptom's place, whatever it says.
+
+        Where the symptom says by which way it comes, that way is the place: releases move the line
+        that raises, seldom the one that is to blame.
+        """
+        if self.through is not None:
+            return self._went_through(error)
+        return fnmatch.fnmatchcase(error["where"], self.where)
+
+    def _went_through(self, error: Mapping[str, Any]) -> bool:
         frames = (f"{frame['file']}:{frame['function']}" for frame in error["frames"])
         return self.through is None or any(fnmatch.fnmatchcase(f, self.through) for f in frames)
 
@@ -212,6 +223,9 @@ class Reproduction(Record):
 
     @model_validator(mode="after")
     def _known(self) -> Reproduction:
+        for name in self.variants:
+            if not NAME.fullmatch(name):  # they become parts of file names
+                raise ValueError(f"variant '{name}' is not of small letters, digits, '.', '+', '-'")
         for name in (*([self.control] if self.control else []), *self.default):
             if name not in self.variants:
                 raise ValueError(f"'{name}' is not one of the variants")
@@ -280,3 +294,7 @@ class Advisory(Record):
     def symptom_of(self, error: Mapping[str, Any]) -> str | None:
         """Name of the symptom that a recorded exception shows, or None."""
         return next((name for name, s in self.symptoms.items() if s.matches(error)), None)
+
+    def resembled_by(self, error: Mapping[str, Any]) -> str | None:
+        """Name of the symptom from whose place a recorded exception comes, or None."""
+        return next((name for name, s in self.symptoms.items() if s.is_place_of(error)), None)

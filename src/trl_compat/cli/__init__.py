@@ -13,6 +13,7 @@ import click
 
 from trl_compat import __version__
 from trl_compat.cli.advisories import advisories
+from trl_compat.cli.bench import bench
 from trl_compat.cli.constraints import constraints
 from trl_compat.cli.doctor import doctor
 from trl_compat.cli.gate import gate
@@ -37,7 +38,7 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (advisories, constraints, doctor, gate, matrix, plan, report, schema):
+for command in (advisories, bench, constraints, doctor, gate, matrix, plan, report, schema):
     cli.add_command(command)
 
 

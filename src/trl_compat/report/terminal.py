@@ -77,6 +77,15 @@ class Display:
         if self._progress is not None:
             self._progress.stop()
 
+    def confirming(self, count: int) -> None:
+        """Says that cells which surprised are now run once more, alone."""
+        self.console.print(
+            f"{count} cells are not as their advisories say: each runs again alone, by torchrun"
+        )
+        self._done -= count
+        if self._progress is not None:
+            self._progress.update(self._task, completed=self._done)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One line per cell, when it is over."""
         if report.when != "call" and not (report.when == "setup" and report.failed):
@@ -140,6 +149,14 @@ class Display:
         if document.not_run:
             console.print(
                 f"{len(document.not_run)} combinations left out by the matrix, with reasons"
+            )
+        repeated = [c for c in cells if len(c.attempts) > 2]
+        if repeated:
+            runs = sum(len(c.attempts) for c in repeated)
+            steady = sum(c.outcome is not Outcome.UNSTABLE for c in repeated)
+            console.print(
+                f"repeated: {runs} runs of {len(repeated)} cells; {steady} of {len(repeated)} gave "
+                "the same outcome every time"
             )
         deviations = [c for c in cells if not c.agrees]
         unreached = sorted({c.stack for c in cells if c.outcome is Outcome.UNAVAILABLE})
