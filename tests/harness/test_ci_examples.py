@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import yaml
 
 from trl_compat.cli import cli
 from trl_compat.gate.ignores import Settings
+from trl_compat.gate.judgement import Rung
 from trl_compat.strategies import STRATEGIES
 
 from .conftest import ROOT
@@ -82,13 +86,50 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
         parse("trl-compat gate --reference a --candidat b")
 
 
+def the_script() -> str:
+    """What the action runs, whatever the command."""
+    texts = [step.get("run", "") for step in ACTION["runs"]["steps"]]
+    (script,) = [text for text in texts if "options+=" in text]
+    return str(script)
+
+
+@pytest.mark.parametrize(
+    ("given", "ran"),
+    [
+        (
+            {"REFERENCE": "a b.lock", "CANDIDATE": "$(touch x)", "TRAINERS": "GRPO SFT"},
+            "--project|ACTION|gate|--reference|a b.lock|--candidate|$(touch x)|--summary|s.md|"
+            "--trainer|GRPO|--trainer|SFT",
+        ),
+        (
+            {"STRATEGIES": "zero3", "FAILURES": "ppo-zero3-save"},
+            "--project|ACTION|gate|--reference||--candidate||--summary|s.md|"
+            "--strategy|zero3|--failure|ppo-zero3-save",
+        ),
+        (
+            {"COMMAND": "doctor", "FILES": "a.lock b.lock", "SCRIPT": "my train.py"},
+            "doctor|a.lock|b.lock|--format|github|--script|my train.py",
+        ),
+    ],
+)
+def test_the_script_of_the_action_hands_its_inputs_on_as_they_are(
+    tmp_path: Path, given: dict[str, str], ran: str
+) -> None:
+    stand_in = tmp_path / "trl-compat"
+    stand_in.write_text('#!/bin/sh\nprintf "%s|" "$@" > ran\n')
+    stand_in.chmod(0o755)
+    names = ("COMMAND", "REFERENCE", "CANDIDATE", "FILES", "SCRIPT", "TRAINERS", "STRATEGIES")
+    env = {**dict.fromkeys((*names, "FAILURES"), ""), "ACTION": "ACTION", "SUMMARY": "s.md"}
+    env |= {"GITHUB_OUTPUT": "output", "PATH": f"{tmp_path}:{os.environ['PATH']}", **given}
+    subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", the_script()], env=env, cwd=tmp_path, check=True
+    )
+    assert (tmp_path / "ran").read_text() == f"{ran}|"
+    assert not (tmp_path / "x").exists()
+
+
 def test_the_options_that_the_action_adds_exist() -> None:
-    (script,) = [
-        line
-        for step in ACTION["runs"]["steps"]
-        for line in [step.get("run", "")]
-        if "options+=" in line
-    ]
+    script = the_script()
     for name, command in (("doctor", "doctor"), ("gate", "gate")):
         assert f"{command} " in script
         known = {option for p in cli.commands[name].params for option in p.opts}
@@ -144,15 +185,10 @@ def test_the_hook_for_pre_commit_runs_doctor_on_locks() -> None:
 
 
 def test_the_ignore_in_the_page_is_one() -> None:
-    import tomllib
-
     (text,) = fenced("toml")
     table = tomllib.loads(text)["tool"]["trl-compat"]
     assert Settings.model_validate(table).ignore[0].failure == "ppo-zero3-save"
 
 
 def test_the_page_names_every_verdict() -> None:
-    from trl_compat.gate.judgement import Rung
-
     assert all(f"{rung.mark} {rung} |" in PAGE for rung in Rung)
-    assert Path(ROOT / "docs" / "gate.md").is_file()

@@ -124,6 +124,7 @@ def bench(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     mask.write_text(mask.read_text() + 'avoid: [{pin: {accelerate: "==0.34.2"}}]\n')
     found = Bench(project.at(project_folder))
     monkeypatch.setattr(matrix_run, "run", found.run)
+    monkeypatch.chdir(project_folder)
     monkeypatch.setattr(locks, "resolve", lambda stack, _: a_lock(stack))
     return found
 
@@ -214,7 +215,7 @@ def test_a_gate_that_could_compare_nothing_is_not_green(bench: Bench) -> None:
 def test_a_trainer_that_is_gone_blocks_who_uses_it(bench: Bench) -> None:
     unsaid = bench.gate("before", "new")
     assert (unsaid.exit_code, only(unsaid).rung) == (0, Rung.CANNOT_TELL)
-    assert "say what you use: trl-compat gate --trainer NAME" in text.render(unsaid)
+    assert "say so, with the others: trl-compat gate --trainer PPO" in text.render(unsaid)
     used = bench.gate("before", "new", trainers=("PPOTrainer",))
     assert (used.exit_code, only(used).rung) == (1, Rung.REGRESSION)
     assert "the candidate has no PPO trainer any more" in only(used).why

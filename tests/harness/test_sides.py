@@ -181,7 +181,7 @@ def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: Ask
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("trl==99", "trl==99: there is no version of trl==99$"),
+        ("trl==99", "trl==99: there is no version of trl==99 on the indexes"),
         ("trl==8", "trl==8: out of reach: error sending request"),
         ("olds", "if a stack is meant: unknown stack 'olds'; did you mean 'old'"),
         ("missing.txt", "missing.txt: no such file"),

@@ -22,7 +22,7 @@ from trl_compat.results import CellResult
 
 @dataclass(frozen=True)
 class Both:
-    """The two stacks and the cells that were run in them; their logs lie in ``folder``."""
+    """The two stacks and the cells that were run in them; ``folder`` is where their logs lie."""
 
     reference: str
     candidate: str
@@ -105,6 +105,7 @@ def _places(catalogue: Catalogue, both: Both, failure: str, wanted: Usage) -> li
         place = PlaceReport(
             variant=variant,
             model=model,
+            trainer=str(conditions.get("trainer", "")),
             control=variant == reproduction.control,
             reference=_seen(before.get(key), both.folder),
             candidate=_seen(after.get(key), both.folder),
@@ -139,10 +140,12 @@ def _seen(cell: CellResult | None, folder: str) -> Seen | None:
 def _gone(advisory: Advisory, stack: Stack, conditions: Mapping[str, Any]) -> str:
     """The trainer of these conditions if the stack's releases do not have it."""
     trainer = conditions.get("trainer")
+    if trainer is None:
+        return ""
     for package, range_ in advisory.available.items():
         version = stack.version(package)
         if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
-            return f"{trainer} trainer" if trainer else f"what {advisory.id} is about"
+            return f"{trainer} trainer"
     return ""
 
 

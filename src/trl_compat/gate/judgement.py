@@ -15,6 +15,8 @@ from typing import assert_never
 
 from trl_compat.outcomes import Outcome, Verdict
 
+UNSAID = "whether you use it was not said"
+
 
 class Rung(enum.StrEnum):
     """The ladder, best first; ``mark`` and ``action`` say to people what it means for them."""
@@ -151,7 +153,7 @@ def _lost(after: str, needed: bool, gone: str) -> Judgement:
     if needed:
         why = f"it works on the reference, and the candidate has no {gone} any more"
         return Judgement(Rung.REGRESSION, why, blocks=True)
-    why = f"the candidate has no {gone} any more; whether you use it was not said"
+    why = f"the candidate has no {gone} any more; {UNSAID}"
     return Judgement(Rung.CANNOT_TELL, why)
 
 

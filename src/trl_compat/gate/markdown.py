@@ -42,9 +42,9 @@ def _lines(report: GateReport) -> Iterator[str]:
     if quiet := [f for f in report.failures if f not in loud]:
         yield ""
         yield f"{Rung.OK.mark} ok: {', '.join(_name(f) for f in quiet)}"
-    for note in wording.notes(report):
+    if notes := list(wording.notes(report)):
         yield ""
-        yield f"- {_text(note)}"
+        yield from (f"- {_text(note)}" for note in notes)
     yield from _cells(report)
     yield ""
     yield f"<sub>{_text(wording.evidence(report))}; trl-compat {report.harness_version}</sub>"

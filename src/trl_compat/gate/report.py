@@ -48,10 +48,11 @@ class Seen(Part):
 
 
 class PlaceReport(Part):
-    """One cell in both stacks."""
+    """One cell in both stacks; ``trainer`` is empty where any may be used."""
 
     variant: str
     model: str
+    trainer: str
     control: bool
     reference: Seen | None
     candidate: Seen | None

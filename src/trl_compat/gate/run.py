@@ -8,7 +8,9 @@ with its fixes.  The comparison is made from the results alone.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +19,15 @@ from pathlib import Path
 import yaml
 
 from trl_compat import advisories, matrix, matrix_run, results
-from trl_compat.advisories import Catalogue
 from trl_compat.cells import UNFIXED, Selection
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.gate import comparison, concerned, ignores, sides
 from trl_compat.gate.comparison import Both
-from trl_compat.gate.concerned import Usage
 from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
 from trl_compat.gate.sides import Side
 from trl_compat.matrix import PACKAGES, Block, Matrix, Profile, Stack, choose
 from trl_compat.project import Project
+from trl_compat.results import CellResult
 
 PROFILE = "gate"
 
@@ -63,60 +64,104 @@ def run(where: Project, request: Request, options: matrix_run.Options) -> GateRe
         BadInput: something given is wrong, or a source is out of reach.
         HarnessError: cells ended without a record.
     """
-    table = matrix.load(where.matrix_file)
-    catalogue = advisories.load(where.advisories, where.reproductions)
-    failures = choose("failure", request.failures, catalogue.failures)
-    choose("model", request.models, table.models)
-    wanted = concerned.usage(catalogue, request.trainers, request.strategies)
-    accepted = ignores.read(request.pyproject, catalogue.failures)
+    return Gate(where, request, options).answer()
 
-    def answer(
+
+class Gate:
+    """One request, with what the project's files and the user's own say about it."""
+
+    def __init__(self, where: Project, request: Request, options: matrix_run.Options) -> None:
+        self.where, self.request, self.options = where, request, options
+        self.table = matrix.load(where.matrix_file)
+        self.catalogue = advisories.load(where.advisories, where.reproductions)
+        self.failures = choose("failure", request.failures, self.catalogue.failures)
+        choose("model", request.models, self.table.models)
+        self.wanted = concerned.usage(self.catalogue, request.trainers, request.strategies)
+        self.accepted = ignores.read(request.pyproject, self.catalogue.failures)
+
+    def answer(self) -> GateReport:
+        """The report; cells are run only if two different stacks can be made."""
+        asked = self.request.asked
+        try:
+            reference = sides.side(self.request.reference, self.table, asked)
+        except sides.NoSuchStack as error:
+            raise BadInput(
+                f"--reference {self.request.reference}: it cannot be installed, so there is "
+                f"nothing to compare with: {error}"
+            ) from None
+        try:
+            candidate = sides.side(self.request.candidate, self.table, asked)
+        except sides.NoSuchStack as error:
+            unmade = SideReport(given=self.request.candidate)
+            return self._report(_shown(reference), unmade, unresolvable=str(error))
+        if new := [yanked for yanked in candidate.yanked if yanked not in reference.yanked]:
+            raise BadInput(
+                f"--candidate {self.request.candidate}: it takes {new[0]}, which its publisher has "
+                "yanked; choose another release"
+            )
+        if (reference.lock, reference.stack.python) == (candidate.lock, candidate.stack.python):
+            same = "the same packages as the reference: nothing had to be run"
+            return self._report(_shown(reference), _shown(candidate, same))
+        found = comparison.judge(
+            self.catalogue,
+            self._observe(reference, candidate),
+            self.failures,
+            self.wanted,
+            self.accepted,
+            self.request.today,
+        )
+        return self._report(_shown(reference), _shown(candidate), found)
+
+    def _report(
+        self,
         reference: SideReport,
         candidate: SideReport,
         found: Sequence[FailureReport] = (),
         unresolvable: str = "",
     ) -> GateReport:
-        expired = tuple(i for i in accepted if i.expired(request.today))
+        expired = tuple(i for i in self.accepted if i.expired(self.request.today))
         in_use = {failure.failure for failure in found if failure.ignored}
+        unused = (i for i in self.accepted if i not in expired and i.failure not in in_use)
         return GateReport(
             generated_at=results.now(),
-            command=options.command,
+            command=self.options.command,
             reference=reference,
             candidate=candidate,
             unresolvable=unresolvable,
             failures=tuple(found),
             expired=expired,
-            unused=tuple(i for i in accepted if i not in expired and i.failure not in in_use),
+            unused=tuple(unused),
             exit_code=exit_code(found, expired, unresolvable),
         )
 
-    try:
-        reference = sides.side(request.reference, table, request.asked)
-    except sides.NoSuchStack as error:
-        raise BadInput(
-            f"--reference {request.reference}: it cannot be installed, so there is nothing to "
-            f"compare with: {error}"
-        ) from None
-    try:
-        candidate = sides.side(request.candidate, table, request.asked)
-    except sides.NoSuchStack as error:
-        unmade = SideReport(given=request.candidate)
-        return answer(_shown(reference), unmade, unresolvable=str(error))
-    if new := [yanked for yanked in candidate.yanked if yanked not in reference.yanked]:
-        raise BadInput(
-            f"--candidate {request.candidate}: it takes {new[0]}, which its publisher has yanked; "
-            "choose another release"
-        )
-    if (reference.lock, reference.stack.python) == (candidate.lock, candidate.stack.python):
-        return answer(
-            _shown(reference),
-            _shown(candidate, "the same packages as the reference: nothing had to be run"),
-        )
-    both = _observe(
-        where, request, table, catalogue, failures, wanted, (reference, candidate), options
-    )
-    found = comparison.judge(catalogue, both, failures, wanted, accepted, request.today)
-    return answer(_shown(reference), _shown(candidate), found)
+    def _observe(self, reference: Side, candidate: Side) -> Both:
+        """Runs what concerns the user on both, then the fixes of what fails on the candidate."""
+        stacks = {side.name: side.stack for side in (reference, candidate)}
+        models = self.request.models
+        blocks = concerned.blocks(self.catalogue, self.failures, self.wanted, models, stacks)
+        text = _matrix_of(self.table, stacks, tuple(blocks))
+        folder = self.where.state / "gate" / "--".join(stacks)
+        folder.mkdir(parents=True, exist_ok=True)
+        own = Project(self.where.root, folder / "matrix.yaml", folder, self.where.state)
+        own.matrix_file.write_text(text, encoding="utf-8")
+        (folder / "results.json").unlink(missing_ok=True)  # what was observed is in the store
+        cells = self._run(own, {"fixes": (UNFIXED,)})
+        both = Both(reference.name, candidate.name, stacks, cells, os.path.relpath(folder))
+        for selection in comparison.fixes_to_try(self.catalogue, both):
+            cells = self._run(own, selection)
+        return dataclasses.replace(both, cells=cells)
+
+    def _run(self, own: Project, chosen: Mapping[str, object]) -> Sequence[CellResult]:
+        """Runs a selection; every cell that there are results of now, of earlier ones, too."""
+        common = {"world_size": self.request.world_size, "device": self.request.device}
+        selection = Selection.model_validate({"profile": PROFILE, **common, **chosen})
+        # What a user redirects is the answer; progress is said beside it.
+        with contextlib.redirect_stdout(sys.stderr):
+            matrix_run.run(own, selection, self.options)
+        document = results.read(own.reports / "results.json")
+        if document is None:
+            raise HarnessError("the cells were run, but there are no results of them")
+        return document.cells
 
 
 def _shown(side: Side, *notes: str) -> SideReport:
@@ -131,46 +176,14 @@ def _shown(side: Side, *notes: str) -> SideReport:
     )
 
 
-def _observe(
-    where: Project,
-    request: Request,
-    table: Matrix,
-    catalogue: Catalogue,
-    failures: Sequence[str],
-    wanted: Usage,
-    pair: tuple[Side, Side],
-    options: matrix_run.Options,
-) -> Both:
-    """Runs what concerns the user on both stacks, then the fixes of what fails on the candidate."""
-    stacks = {side.name: side.stack for side in pair}
-    blocks = tuple(concerned.blocks(catalogue, failures, wanted, request.models, stacks))
+def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, ...]) -> str:
+    """The matrix of the two stacks, as the text of its file.
+
+    Raises:
+        BadInput: there is nothing to run.
+    """
     if not blocks:
         raise BadInput("nothing to run: no known failure concerns what was named")
-    folder = where.state / "gate" / "--".join(stacks)
-    project = Project(where.root, folder / "matrix.yaml", folder, where.state)
-    folder.mkdir(parents=True, exist_ok=True)
-    project.matrix_file.write_text(_matrix_of(table, stacks, blocks), encoding="utf-8")
-    (folder / "results.json").unlink(missing_ok=True)  # what was observed is in the store
-
-    def cells(selection: Mapping[str, object]) -> Both:
-        common = {"profile": PROFILE, "world_size": request.world_size, "device": request.device}
-        # What the user redirects is the answer; progress is said beside it.
-        with contextlib.redirect_stdout(sys.stderr):
-            matrix_run.run(project, Selection.model_validate({**common, **selection}), options)
-        document = results.read(folder / "results.json")
-        if document is None:
-            raise HarnessError("the cells were run, but there are no results of them")
-        near = folder.relative_to(where.root) if folder.is_relative_to(where.root) else folder
-        return Both(pair[0].name, pair[1].name, stacks, document.cells, str(near))
-
-    both = cells({"fixes": (UNFIXED,)})
-    for selection in list(comparison.fixes_to_try(catalogue, both)):
-        both = cells(selection)
-    return both
-
-
-def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, ...]) -> str:
-    """The matrix of the two stacks, as the text of its file."""
     excludes = tuple(e for e in table.excludes if e.stack is None or e.stack in stacks)
     profile = Profile(about="what the gate compares", select=blocks)
     own = Matrix(

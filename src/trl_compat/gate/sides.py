@@ -94,7 +94,8 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
         raise BadInput(f"{text}: out of reach: {error}") from None
     except Unresolvable as error:
         if unknown_release := NO_SUCH_RELEASE.search(str(error)):
-            raise BadInput(f"{text}: {unknown_release['what']}") from None
+            what = unknown_release["what"]
+            raise BadInput(f"{text}: {what} on the indexes that pip or uv look at here") from None
         raise NoSuchStack(str(error)) from None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trl_compat.gate.judgement import Rung
+from trl_compat.gate.judgement import UNSAID, Rung
 from trl_compat.gate.report import FailureReport, GateReport, PlaceReport, RemedyReport, worst
 
 
@@ -66,8 +67,10 @@ def todo(failure: FailureReport, report: GateReport) -> Iterator[str]:
         case Rung.OK | Rung.FIXED:
             return
         case Rung.CANNOT_TELL:
-            if any("whether you use it was not said" in p.why for p in failure.places):
-                yield f"say what you use: {report.command} --trainer NAME"
+            gone = worst(failure.places)
+            if UNSAID in gone.why:
+                name = shlex.quote(gone.trainer)
+                yield f"if you use it, say so, with the others: {report.command} --trainer {name}"
             else:
                 yield f"run: {again(report, failure.failure)}"
         case Rung.REGRESSION | Rung.STILL_FAILING:
