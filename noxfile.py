@@ -35,6 +35,20 @@ def stack(session: nox.Session, name: str) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """The same cells the plain way and ours, in one run; prints a table."""
+    session.install("-e", ".")
+    session.run("trl-compat", "bench", *session.posargs)
+
+
+@nox.session
+def gate(session: nox.Session) -> None:
+    """May I upgrade? nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
+    session.install("-e", ".")
+    session.run("trl-compat", "gate", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """The harness's own tests, a run of the smoke profile among them."""
     session.install("-e", ".[tests]")
@@ -55,3 +69,4 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
+    session.run("trl-compat", "advisories", "lint")

@@ -5,7 +5,6 @@ The campaign is written to a file, so that every worker process of pytest-xdist 
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +17,10 @@ from trl_compat.environments import EnvironmentFailed, Unavailable, build, inter
 from trl_compat.errors import BadInput
 from trl_compat.execution import bundle
 from trl_compat.execution.runner import StackRunner, unsound
+from trl_compat.execution.watch import Limits
 from trl_compat.expectations import Expectation
 from trl_compat.host import visible_gpus
-from trl_compat.outcomes import Launch, Observation, Outcome, Verdict, decide
+from trl_compat.outcomes import Launch, Observation, Outcome, Verdict, agreed, decide
 from trl_compat.project import Project
 from trl_compat.runtime.spec import CellSpec
 from trl_compat.store import CellRecord, Store, Surroundings, content_key
@@ -31,8 +31,10 @@ class Order(BaseModel):
 
     Attributes:
         cells: what to run, in order.
-        limit: seconds after which a cell counts as hanging.
+        limits: when a cell is stopped.
         preload: False starts every cell by plain ``torchrun``.
+        repeat: how often each cell is run.
+        confirm: the cells have surprised; run each once more, by plain ``torchrun``.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,8 +45,10 @@ class Order(BaseModel):
     state: Path
     models: dict[str, str]
     cells: list[Cell]
-    limit: float
+    limits: Limits
     preload: bool = True
+    repeat: int = 1
+    confirm: bool = False
 
     @property
     def project(self) -> Project:
@@ -62,6 +66,7 @@ class Campaign:
         self.catalogue = advisories.load(self.project.advisories, self.project.reproductions)
         self.store = Store(self.project.state)
         self.runtime_digest = bundle.digest()
+        self._locks: dict[str, str] = {}
         self._stack: str | None = None
         self._runner: StackRunner | None = None
         self._environment: build.Environment | None = None
@@ -105,20 +110,24 @@ class Campaign:
         An outdated record is no result: its reproduction, lock or models are others by now.
         """
         record = self.store.read(cell.id)
-        if record is not None and all(o.unsound for o in record.observations):
+        if record is not None and not record.final:
             return record if record.observations[0].started_at >= since else None
         return self.known(cell)
 
-    @functools.cache  # noqa: B019 - a campaign lives as long as its process
     def _kept_lock(self, stack: str) -> str | None:
-        try:
+        if stack not in self._locks:
             wanted = self.matrix.stacks[stack]
-            return locks.kept(wanted, interpreters.find(wanted.python))
-        except EnvironmentFailed:
-            return None
+            try:
+                kept = locks.kept(wanted, interpreters.find(wanted.python))
+            except EnvironmentFailed:
+                kept = None
+            if kept is None:
+                return None  # not remembered: a worker may be making it
+            self._locks[stack] = kept
+        return self._locks[stack]
 
     def run(self, cell: Cell) -> Verdict:
-        """Runs a cell, confirms it by plain ``torchrun`` if it surprises, and keeps the record.
+        """Runs a cell as often as was asked for and keeps the record.
 
         Raises:
             BadInput: the disk is full.
@@ -128,16 +137,40 @@ class Campaign:
             assert self._failed is not None
             unavailable = isinstance(self._failed, Unavailable)
             outcome = Outcome.UNAVAILABLE if unavailable else Outcome.UNRESOLVABLE
-            seen = [unsound(outcome, str(self._failed), world_size=cell.world_size)]
-            return self._keep(cell, "", None, seen)
-        first = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
-        seen = [self._observe(cell, first)]
-        if not agrees(cell.expectation, self._judge(cell, seen[0])):
-            seen.append(self._observe(cell, Launch.TORCHRUN))
-        surroundings = Surroundings(
-            lock_sha256=environment.lock.sha256, packages=environment.lock.packages
+            seen = unsound(outcome, str(self._failed), world_size=cell.world_size)
+            return self._keep(
+                CellRecord(key="", cell_id=cell.id, surroundings=None, observations=(seen,)), cell
+            )
+        launch = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
+        record = CellRecord(
+            key=self.key(cell, environment.lock.sha256),
+            cell_id=cell.id,
+            surroundings=Surroundings(
+                lock_sha256=environment.lock.sha256, packages=environment.lock.packages
+            ),
+            observations=tuple(self._observe(cell, launch) for _ in range(self.order.repeat)),
         )
-        return self._keep(cell, self.key(cell, environment.lock.sha256), surroundings, seen)
+        return self._keep(record, cell)
+
+    def confirm(self, cell: Cell) -> Verdict:
+        """Runs a cell that surprised once more, by plain ``torchrun``, and keeps that beside it.
+
+        Raises:
+            BadInput: the disk is full.
+        """
+        record = self.store.read(cell.id)
+        if record is None or self._ready(cell.stack) is None:
+            return self.run(cell)
+        seen = self._observe(cell, Launch.TORCHRUN)
+        return self._keep(record.model_copy(update={"confirmation": seen}), cell)
+
+    def unconfirmed(self, cell: Cell) -> bool:
+        """Whether the record of a cell surprises and no second run has confirmed that yet."""
+        record = self.store.read(cell.id)
+        if record is None or record.confirmation or not _started(record):
+            return False
+        verdict = self.verdict(cell, record)
+        return verdict.outcome is not Outcome.UNSTABLE and not agrees(cell.expectation, verdict)
 
     def _observe(self, cell: Cell, launch: Launch) -> Observation:
         assert self._runner is not None
@@ -154,33 +187,23 @@ class Campaign:
                 folder=str(self._runner.folder(cell.failure)),
                 fix=cell.entry,
             )
-            return self._runner.run(spec, limit=self.order.limit, launch=launch)
+            return self._runner.run(spec, limits=self.order.limits, launch=launch)
         except OSError as error:
             raise BadInput(
                 f"cell {cell.id}: {error.strerror or error}; the results so far are kept"
             ) from None
 
-    def _keep(
-        self, cell: Cell, key: str, surroundings: Surroundings | None, seen: list[Observation]
-    ) -> Verdict:
-        record = CellRecord(
-            key=key, cell_id=cell.id, surroundings=surroundings, observations=tuple(seen)
-        )
+    def _keep(self, record: CellRecord, cell: Cell) -> Verdict:
         self.store.write(record)
         return self.verdict(cell, record)
 
     def verdict(self, cell: Cell, record: CellRecord) -> Verdict:
-        """The verdict on a record: that of its observations if they agree, else ``unstable``."""
-        verdicts = [self._judge(cell, seen) for seen in record.observations]
-        outcomes = sorted({verdict.outcome for verdict in verdicts})
-        if len(outcomes) > 1:
-            reason = f"two runs of it differ: {' and '.join(outcomes)}"
-            return Verdict(outcome=Outcome.UNSTABLE, reason=reason, error=verdicts[0].error)
-        return verdicts[0]
+        """The verdict on a record: that of its runs if they agree, else ``unstable``."""
+        return agreed(self.judge_each(cell, record))
 
     def judge_each(self, cell: Cell, record: CellRecord) -> list[Verdict]:
         """The verdict on every single observation of a record."""
-        return [self._judge(cell, seen) for seen in record.observations]
+        return [self._judge(cell, seen) for seen in record.attempts]
 
     def _judge(self, cell: Cell, observed: Observation) -> Verdict:
         advisory = self.catalogue[cell.failure]
@@ -210,6 +233,10 @@ class Campaign:
                 self._environment, gpus=gpu_share(self.order.cells), preload=self.order.preload
             )
         return self._environment
+
+
+def _started(record: CellRecord) -> bool:
+    return all(seen.unsound is None for seen in record.observations)
 
 
 def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:

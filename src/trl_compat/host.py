@@ -10,11 +10,15 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat.execution import processes
+from trl_compat.execution import isolation, processes
 
 
 class Host(BaseModel):
-    """Operating system, processor, memory and GPUs."""
+    """Operating system, processor, memory, GPUs, and how far the kernel keeps cells to themselves.
+
+    Attributes:
+        isolation: ``network``: cells have loopback only; ``files``: they cannot write elsewhere.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,6 +27,7 @@ class Host(BaseModel):
     memory: str
     gpus: list[str] = []
     driver: str | None = None
+    isolation: list[str] = []
 
 
 def describe() -> Host:
@@ -35,6 +40,7 @@ def describe() -> Host:
         memory=f"{memory:.0f} GiB",
         gpus=names,
         driver=driver,
+        isolation=sorted(isolation.available()),
     )
 
 

@@ -5,10 +5,15 @@ The exit code says whether every cell is as the advisories predict.
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import filelock
+import psutil
 import pytest
 from pydantic import BaseModel, ConfigDict
 
@@ -16,6 +21,7 @@ from trl_compat import advisories, host, matrix, project, report, results
 from trl_compat.campaign import Campaign, Order, agrees
 from trl_compat.cells import Cell, Plan, Selection, plan
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
+from trl_compat.execution.watch import Limits
 from trl_compat.outcomes import Outcome, Verdict
 from trl_compat.project import Project
 from trl_compat.report import terminal
@@ -29,9 +35,11 @@ class Options(BaseModel):
 
     jobs: int
     fresh: bool = False
-    limit: float = 300.0
+    limits: Limits = Limits()
     preload: bool = True
+    repeat: int = 1
     command: str = "nox -s matrix"
+    summary: bool = True
     verbosity: int = 0
 
 
@@ -48,7 +56,7 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     if not planned.cells:
         raise BadInput("nothing is selected: no failure of this selection has such a variant")
     models = project.check_models(where, table.models)
-    previous = results.read(where.reports / "results.json")
+    results.read(where.reports / "results.json")  # a broken one is said before anything is run
     order = Order(
         root=where.root,
         matrix_file=where.matrix_file,
@@ -56,31 +64,47 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         state=where.state,
         models=models,
         cells=planned.cells,
-        limit=options.limit,
+        limits=options.limits,
         preload=options.preload,
+        repeat=options.repeat,
     )
     campaign = Campaign(order)
-    todo = [cell for cell in planned.cells if options.fresh or campaign.known(cell) is None]
+    again = options.fresh or options.repeat > 1
+    todo = [cell for cell in planned.cells if again or campaign.known(cell) is None]
     display = terminal.Display(
         total=len(planned.cells),
         reused=len(planned.cells) - len(todo),
-        describe=_describer(campaign, todo),
+        describe=_describer(campaign, planned.cells),
         verbosity=options.verbosity,
         reports=where.reports,
     )
     begun = results.now()
-    interrupted = bool(todo) and _execute(order, todo, options, display)
-    campaign = Campaign(order)  # the locks of new stacks are there only now
+    # A polite end is one like Ctrl-C: what is finished is kept and reported.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with display:
+        interrupted = bool(todo) and execute(order, todo, options.jobs, display)
+        campaign = Campaign(order)  # the locks of new stacks are there only now
+        surprising = [cell for cell in planned.cells if campaign.unconfirmed(cell)]
+        if surprising and not interrupted:
+            # Alone: nothing else runs that could be to blame for what is seen.
+            display.confirming(len(surprising))
+            confirmation = order.model_copy(update={"confirm": True})
+            interrupted = execute(confirmation, surprising, 1, display)
+            campaign = Campaign(order)
     finished = [
         (cell, record)
         for cell in planned.cells
         if (record := campaign.reportable(cell, begun)) is not None
     ]
-    document = _document(campaign, planned, finished, previous, selection, options)
-    report.write_all(where.reports, document, catalogue)
+    with filelock.FileLock(where.state / "reports.lock"):
+        # Another run may have written meanwhile: what it found is kept.
+        previous = results.read(where.reports / "results.json")
+        document = _document(campaign, planned, finished, previous, selection, options)
+        report.write_all(where.reports, document, catalogue)
     ours = {cell.id for cell, _ in finished}
     shown = [cell for cell in document.cells if cell.id in ours]
-    display.finish(document, shown, catalogue, interrupted)
+    if options.summary or interrupted:
+        display.finish(document, shown, catalogue, interrupted)
     if interrupted:
         return EXIT_FINDINGS
     if lost := len(planned.cells) - len(finished):
@@ -104,14 +128,19 @@ def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
     return describe
 
 
-def _execute(order: Order, todo: list[Cell], options: Options, display: terminal.Display) -> bool:
-    """Runs cells through pytest; True if the user interrupted it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="trl-compat-order-") as file:
-        file.write(order.model_copy(update={"cells": todo}).model_dump_json())
-        file.flush()
+def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
+    """Runs cells through pytest; True if the user interrupted it.
+
+    Args:
+        display: a pytest plugin that is told of each cell.
+    """
+    _forget_old_orders(order.state)
+    with tempfile.TemporaryDirectory(prefix=f"order-{os.getpid()}-", dir=order.state) as folder:
+        path = Path(folder) / "order.json"
+        path.write_text(order.model_copy(update={"cells": todo}).model_dump_json(), "utf-8")
         arguments = [
             str(order.project.reproductions),
-            f"--campaign={file.name}",
+            f"--campaign={path}",
             "-c",
             str(_empty_configuration()),
             f"--rootdir={order.project.root}",
@@ -122,11 +151,10 @@ def _execute(order: Order, todo: list[Cell], options: Options, display: terminal
             "-p",
             "no:cacheprovider",
         ]
-        if options.jobs > 1:
-            arguments += ["-p", "xdist", "-n", str(options.jobs), "--dist", "loadgroup"]
+        if jobs > 1:
+            arguments += ["-p", "xdist", "-n", str(jobs), "--dist", "loadgroup"]
             arguments += ["--max-worker-restart", "2"]
-        with display:
-            status = pytest.main(arguments, plugins=[display])
+        status = pytest.main(arguments, plugins=[display])
     match status:
         case pytest.ExitCode.OK | pytest.ExitCode.TESTS_FAILED:
             return False
@@ -134,6 +162,14 @@ def _execute(order: Order, todo: list[Cell], options: Options, display: terminal
             return True
         case _:
             raise HarnessError(f"pytest ended with {status!r}; the results so far are kept")
+
+
+def _forget_old_orders(state: Path) -> None:
+    """Removes what runs left that were killed."""
+    state.mkdir(parents=True, exist_ok=True)
+    for folder in state.glob("order-*-*"):
+        if not psutil.pid_exists(int(folder.name.split("-")[1])):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _empty_configuration() -> Path:
@@ -205,9 +241,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
     if log is not None:
         # What went as it should is of little interest; the end of it is enough.
         limit = 2_000 if verdict.outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE) else None
-        text = "\n".join(
-            o.output if limit is None else o.output[-limit:] for o in record.observations
-        )
+        text = "\n".join(o.output if limit is None else o.output[-limit:] for o in record.attempts)
         report.write_log(campaign.project.reports / log, text)
     return results.CellResult(
         id=cell.id,
@@ -227,6 +261,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
         reason=verdict.reason,
         symptom=verdict.symptom,
         masked_by=verdict.masked_by,
+        resembles=verdict.resembles,
         signature=_signature(verdict),
         traceback=_traceback(verdict),
         checks=sorted({check["name"] for rank in ranks for check in rank["checks"]}),
@@ -234,6 +269,11 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
         evidence=f"{cell.device}-{backend} × {cell.world_size}" if first.ranks else "none",
         started_at=first.started_at,
         seconds=first.seconds,
+        peak_memory=first.peak_memory,
+        hanging={
+            rank: state.model_copy(update={"stack": state.stack[-6_000:]})
+            for rank, state in first.hanging.items()
+        },
         launch=first.launch,
         attempts=[
             results.Attempt(
@@ -242,9 +282,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
                 seconds=seen.seconds,
                 signature=_signature(judged),
             )
-            for seen, judged in zip(
-                record.observations, campaign.judge_each(cell, record), strict=True
-            )
+            for seen, judged in zip(record.attempts, campaign.judge_each(cell, record), strict=True)
         ],
         log=log,
         command=cell.command(),

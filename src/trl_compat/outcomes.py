@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import enum
+import re
+import signal
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trl_compat import hangs
 from trl_compat.advisories import Advisory
 
 
@@ -35,7 +39,7 @@ class Outcome(enum.StrEnum):
         "⚠️",
         "Not run: a source of this stack is out of this machine's reach.",
     )
-    HANG = "hang", "⚠️", "Did not end within its time limit."
+    HANG = "hang", "⚠️", "Did not end: its time was up, or nothing of it moved any more."
     CRASH = "crash", "⚠️", "A rank died without raising: a signal, out of memory, or an early exit."
     VACUOUS = "vacuous", "⚠️", "Ran to the end without asserting anything: proves nothing."
     UNSTABLE = "unstable", "⚠️", "Two runs of the same cell differ."
@@ -54,6 +58,15 @@ class Launch(enum.StrEnum):
     TORCHRUN = "torchrun"
 
 
+class Stop(enum.StrEnum):
+    """Why the harness ended a run that did not end by itself."""
+
+    LIMIT = "limit"
+    SILENCE = "silence"
+    MEMORY = "memory"
+    IDLE = "idle"
+
+
 class Observation(BaseModel):
     """What was seen of one run of a cell, before anyone judges it.
 
@@ -62,9 +75,14 @@ class Observation(BaseModel):
             none is missing.
         exit_status: of the launcher; negative for a signal.
         rank_exits: exit status of each failed rank, as the elastic agent saw it.
-        timed_out: whether the time limit ended the run.
+        stopped: why the harness ended the run; None if it ended by itself.
+        hanging: the state of every rank that was still running when a hang was ended.
         unsound: why the stack never got as far as running, with the outcome that this means.
         leftovers: processes that had to be killed when the cell was over.
+        peak_memory: bytes that the cell's processes held together, memory that they share counted
+            once; measured once a second.
+        out_of_memory_kills: processes that the machine's kernel killed for memory meanwhile.
+        problems: what of the evidence could not be read, a line each.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,10 +94,19 @@ class Observation(BaseModel):
     ranks: dict[int, dict[str, Any]] = Field(default_factory=dict)
     exit_status: int = 0
     rank_exits: dict[int, int] = Field(default_factory=dict)
-    timed_out: bool = False
+    stopped: Stop | None = None
+    hanging: dict[int, hangs.RankState] = Field(default_factory=dict)
     unsound: tuple[Outcome, str] | None = None
     leftovers: int = 0
+    peak_memory: int = 0
+    out_of_memory_kills: int = 0
+    problems: tuple[str, ...] = ()
     output: str = ""
+
+    @property
+    def final(self) -> bool:
+        """Whether it says something about the stack, so that it need not be made again."""
+        return self.unsound is None and not self.problems and not _disk_full(self)
 
 
 class Verdict(BaseModel):
@@ -88,6 +115,8 @@ class Verdict(BaseModel):
     Attributes:
         symptom: name of the advisory's symptom that was seen.
         masked_by: id of the advisory that describes what stopped the scenario, if one does.
+        resembles: name of the advisory's symptom at whose place something else was raised: the same
+            cause with a new text, perhaps.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -96,6 +125,7 @@ class Verdict(BaseModel):
     reason: str = ""
     symptom: str | None = None
     masked_by: str | None = None
+    resembles: str | None = None
     error: dict[str, Any] | None = None
 
 
@@ -117,10 +147,15 @@ def decide(
     if observed.unsound is not None:
         outcome, reason = observed.unsound
         return Verdict(outcome=outcome, reason=reason)
-    if observed.timed_out:
+    if observed.problems:
+        return Verdict(outcome=Outcome.HARNESS_ERROR, reason="; ".join(observed.problems))
+    if observed.stopped in (Stop.LIMIT, Stop.SILENCE):
         return Verdict(outcome=Outcome.HANG, reason=_last_words(observed))
+    if observed.stopped is Stop.MEMORY or observed.out_of_memory_kills:
+        return Verdict(outcome=Outcome.CRASH, reason=_memory(observed))
+    missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
     failed = _first_failed(observed)
-    if failed is not None:
+    if failed is not None and not (missing and LOST_PEER.search(failed["error"]["message"])):
         return _judge_error(failed, advisory, masks, control)
     records = observed.ranks.values()
     if records and all(record["status"] == "not-applicable" for record in records):
@@ -131,17 +166,30 @@ def decide(
             outcome=Outcome.OTHER_FAILURE,
             reason="the ranks disagree on whether this release has what is tested",
         )
-    missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
     if missing:
         return Verdict(outcome=Outcome.CRASH, reason=_deaths(observed, missing))
     if observed.exit_status:
+        died = sorted(observed.rank_exits)
+        how = _deaths(observed, died) if died else f"the launcher ended {observed.exit_status}"
         return Verdict(
-            outcome=Outcome.CRASH,
-            reason=f"every rank finished, then the launcher ended with {observed.exit_status}",
+            outcome=Outcome.CRASH, reason=f"in teardown, every scenario had finished: {how}"
         )
     if not any(record["checks"] for record in records):
         return Verdict(outcome=Outcome.VACUOUS, reason="no rank registered an assertion")
     return Verdict(outcome=Outcome.PASS)
+
+
+def agreed(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on several runs of one cell: theirs if they are one, else ``unstable``."""
+    seen = Counter((v.outcome, v.symptom, v.masked_by) for v in verdicts)
+    if len(seen) == 1:
+        return verdicts[0]
+    told = (
+        f"{count} × {outcome}{f' ({name})' if (name := masked_by or symptom) else ''}"
+        for (outcome, symptom, masked_by), count in seen.most_common()
+    )
+    reason = f"{len(verdicts)} runs of it differ: {', '.join(told)}"
+    return Verdict(outcome=Outcome.UNSTABLE, reason=reason, error=verdicts[0].error)
 
 
 def _first_failed(observed: Observation) -> dict[str, Any] | None:
@@ -156,6 +204,8 @@ def _judge_error(
     control: Outcome | None,
 ) -> Verdict:
     error = dict(record["error"])
+    if resource := _of_the_machine(error):
+        return resource
     symptom = advisory.symptom_of(error)
     if record["status"] == "raised" and symptom is not None:
         if control not in (None, Outcome.PASS):
@@ -179,30 +229,88 @@ def _judge_error(
         return Verdict(
             outcome=Outcome.MASKED, reason=f"precondition failed: {error['message']}", error=error
         )
-    return Verdict(
-        outcome=Outcome.OTHER_FAILURE,
-        reason=f"{error['exception']}: {_short(error['message'])}",
-        error=error,
-    )
+    said = f"{error['exception']}: {_short(error['message'])}"
+    resembled = advisory.resembled_by(error)
+    if resembled is not None:
+        said = f"a new text at the place of symptom '{resembled}', maybe the same cause: {said}"
+    return Verdict(outcome=Outcome.OTHER_FAILURE, reason=said, resembles=resembled, error=error)
+
+
+# What the others raise when a rank is gone: its consequence, not the cause.
+LOST_PEER = re.compile(
+    r"Connection (?:closed by|reset by) peer|Broken pipe|closed the connection|"
+    r"ncclRemoteError|NCCL communicator was aborted|Application timeout caused pair closure"
+)
+NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|os error 28\b")
+NO_MEMORY = re.compile(
+    r"Cannot allocate memory|can't allocate memory|CUDA out of memory|"
+    r"Unable to allocate [\d.]+ \wiB"
+)
+
+
+def _of_the_machine(error: Mapping[str, Any]) -> Verdict | None:
+    """The verdict if a rank raised because the machine lacks something; else None."""
+    message = error["message"]
+    if NO_SPACE.search(message):
+        return Verdict(
+            outcome=Outcome.HARNESS_ERROR,
+            reason="the disk is full; free some space and run it again",
+            error=dict(error),
+        )
+    if error["exception"] in ("MemoryError", "OutOfMemoryError") or NO_MEMORY.search(message):
+        return Verdict(
+            outcome=Outcome.CRASH, reason=f"out of memory: {_short(message)}", error=dict(error)
+        )
+    return None
+
+
+def _disk_full(observed: Observation) -> bool:
+    failed = _first_failed(observed)
+    return failed is not None and bool(NO_SPACE.search(failed["error"]["message"]))
+
+
+def _memory(observed: Observation) -> str:
+    held = f"its processes held {observed.peak_memory / 10**9:.1f} GB together"
+    if observed.stopped is Stop.MEMORY:
+        return f"out of memory: {held}, more than a cell may"
+    return f"out of memory: the kernel killed {observed.out_of_memory_kills} processes ({held})"
 
 
 def _deaths(observed: Observation, missing: Sequence[int]) -> str:
     said = []
-    for rank in missing:
+    # The agent terminates the others when one is gone: they are no cause.
+    causes = [r for r in missing if observed.rank_exits.get(r, 0) not in (0, -signal.SIGTERM)]
+    for rank in causes or missing:
         status = observed.rank_exits.get(rank)
         match status:
             case None | 0:
                 said.append(f"rank {rank} left without a record")
             case _ if status < 0:
-                said.append(f"rank {rank} was killed by signal {-status}")
+                said.append(f"rank {rank} was killed by signal {-status} ({_signal(-status)})")
             case _:
                 said.append(f"rank {rank} exited with {status} without raising")
     return "; ".join(said)
 
 
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "of no name"
+
+
 def _last_words(observed: Observation) -> str:
-    silent = sorted(set(range(observed.world_size)) - set(observed.ranks))
-    return f"no end within the limit; still running: rank {', '.join(map(str, silent))}"
+    why = "nothing of it moved any more" if observed.stopped is Stop.SILENCE else "its time was up"
+    gone = {
+        rank: f"had {'finished' if record['status'] == 'finished' else 'left: ' + record['status']}"
+        for rank, record in observed.ranks.items()
+    }
+    if len(gone) == observed.world_size:
+        still = ", ".join(f"rank {rank}" for rank in sorted(observed.hanging)) or "the launcher"
+        return f"in teardown, every scenario had ended: {why}; still there: {still}"
+    running = {rank: state for rank, state in observed.hanging.items() if rank not in gone}
+    told = hangs.explain(running, gone)
+    return f"{why}: {told}" if told else f"{why}; no rank could be asked"
 
 
 def _short(message: str, limit: int = 200) -> str:

@@ -10,6 +10,7 @@ the imports done, and runs the cells one after the other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     order = Order.model_validate_json(Path(path).read_bytes())
     config.stash[CAMPAIGN] = Campaign(order)
     processes.adopt_orphans()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        processes.die_with_parent()
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
@@ -76,7 +79,9 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Runs the cell; its record is on disk before anything else is done."""
-        verdict = self.config.stash[CAMPAIGN].run(self.cell)
+        campaign = self.config.stash[CAMPAIGN]
+        run = campaign.confirm if campaign.order.confirm else campaign.run
+        verdict = run(self.cell)
         if not agrees(self.cell.expectation, verdict):
             raise Deviation(sentence(self.cell, verdict))
         if verdict.outcome in (Outcome.NOT_APPLICABLE, Outcome.UNAVAILABLE):

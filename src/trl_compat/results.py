@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import trl_compat
 from trl_compat.errors import BadInput
+from trl_compat.hangs import RankState
 from trl_compat.host import Host
 from trl_compat.outcomes import Launch, Outcome
 
@@ -54,7 +55,7 @@ class Signature(Part):
 
 
 class Attempt(Part):
-    """One run of a cell; a cell that surprised has two."""
+    """One run of a cell; a cell that surprised has one more, alone and by plain torchrun."""
 
     launch: Launch
     outcome: Outcome
@@ -71,6 +72,10 @@ class CellResult(Part):
         agrees: outcome, symptom and mask are the predicted ones; a cell that could not be run
             (``unavailable``) contradicts nothing.
         symptom: which of the advisory's symptoms was seen.
+        resembles: at the place of which symptom something else was raised.
+        peak_memory: bytes that the cell's processes held together, what they share counted once.
+        hanging: of a hang, the state of each rank that was still running: its place, the collective
+            that it waits in, how many it had started, its Python stacks.
         traceback: the end of the traceback of the rank that raised first; empty if none did.
         checks: post-conditions that were asserted, by name.
         evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
@@ -95,6 +100,7 @@ class CellResult(Part):
     reason: str
     symptom: str | None
     masked_by: str | None
+    resembles: str | None = None
     signature: Signature | None
     traceback: str = ""
     checks: list[str]
@@ -102,6 +108,8 @@ class CellResult(Part):
     evidence: str
     started_at: str
     seconds: float
+    peak_memory: int = 0
+    hanging: dict[int, RankState] = Field(default_factory=dict)
     launch: Launch
     attempts: list[Attempt]
     log: str | None

@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trl_compat.cells import Cell
 from trl_compat.outcomes import Observation
@@ -28,14 +28,30 @@ class Surroundings(BaseModel):
 
 
 class CellRecord(BaseModel):
-    """A cell's observations, the deciding one first, confirmations after it."""
+    """What was observed of a cell.
+
+    Attributes:
+        observations: one, or as many as were asked for (``--repeat``).
+        confirmation: the run alone by plain ``torchrun`` after an outcome that surprised.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str
     cell_id: str
     surroundings: Surroundings | None
-    observations: tuple[Observation, ...]
+    observations: tuple[Observation, ...] = Field(min_length=1)
+    confirmation: Observation | None = None
+
+    @property
+    def attempts(self) -> tuple[Observation, ...]:
+        """Every run of the cell, in order."""
+        return (*self.observations, *([self.confirmation] if self.confirmation else []))
+
+    @property
+    def final(self) -> bool:
+        """Whether it says something about the stack, so that the cell need not run again."""
+        return all(seen.final for seen in self.attempts)
 
 
 class Store:
@@ -58,7 +74,7 @@ class Store:
         if record is None or record.key != key:
             return None
         # What a machine could not reach yesterday it may reach today.
-        return None if any(o.unsound for o in record.observations) else record
+        return record if record.final else None
 
     def write(self, record: CellRecord) -> None:
         """Keeps a record, atomically."""

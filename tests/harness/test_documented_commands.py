@@ -1,12 +1,12 @@
 """Every command shown in README, CONTRIBUTING and docs/ works as it stands.
 
-*Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``.
+*Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
+``plan`` and ``bench``, which build environments (what they do is executed by tests of their own).
 
-*Parsed* by the real click command that they reach, and their cells planned, but not executed,
-because they build environments or run tests: ``trl-compat matrix``, ``nox -s matrix``,
-``nox -s stack(...)``; of the other sessions of nox it is checked that there are such sessions (and
-of ``gate``, where it exists, the options).  The two one-line commands of the README are what CI
-runs, see ``test_documents``.
+*Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not
+executed: those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of
+the other sessions of nox it is checked that there are such sessions.  The two one-line commands of
+the README are what CI runs, see ``test_documents``.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
     match words:
         case ["trl-compat", "matrix", *rest]:
             plan_cells(rest)
+        case ["trl-compat", "gate" | "plan" | "bench" as name, *rest]:
+            parsed(name, rest)
         case ["trl-compat", *_]:
             done = subprocess.run(
                 words, cwd=copy, env=with_ours(), capture_output=True, text=True, check=False
@@ -99,6 +101,9 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
             plan_cells(rest[1:])
         case ["nox", "-s", name] if found := re.fullmatch(r"stack\((.+)\)", name):
             assert found[1] in stack_names(ROOT / "matrix.yaml")
+        case ["nox", "-s", "gate" | "bench" as name, *rest]:
+            assert name in sessions()
+            parsed(name, rest[1:])
         case ["nox", "-s", *rest]:
             names = rest[: rest.index("--")] if "--" in rest else rest
             assert set(names) <= sessions()

@@ -12,6 +12,7 @@ from tests.harness.conftest import ROOT
 from trl_compat import matrix
 from trl_compat.environments import build
 from trl_compat.execution.runner import StackRunner
+from trl_compat.execution.watch import Limits
 from trl_compat.outcomes import Observation
 from trl_compat.runtime.spec import CellSpec
 
@@ -46,7 +47,7 @@ def observe(runner: StackRunner, probe: str, model: str, conditions: dict[str, A
         device="cpu",
         folder=str(runner.folder(probe)),
     )
-    seen = runner.run(spec, limit=180)
+    seen = runner.run(spec, limits=Limits(seconds=180))
     assert seen.exit_status == 0, seen.output
     return seen
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.test_advisories import SEEN
 from trl_compat.advisories import Catalogue
-from trl_compat.outcomes import Launch, Observation, Outcome, Verdict, decide
+from trl_compat.outcomes import Launch, Observation, Outcome, Stop, Verdict, agreed, decide
 
 INIT: dict[str, Any] = {
     "exception": "ValueError",
@@ -16,6 +16,8 @@ INIT: dict[str, Any] = {
     "where": "accelerate/state.py:__getattr__",
     "frames": [],
 }
+NO_SPACE = {**INIT, "exception": "OSError", "message": "[Errno 28] No space left on device"}
+LOST_PEER = {**INIT, "exception": "RuntimeError", "message": "Connection closed by peer [::1]:1"}
 CHECK = {"name": "saved", "holds": True, "message": ""}
 
 
@@ -63,7 +65,16 @@ RAISED = record("raised", error=SEEN)
         (observed(record(), None, rank_exits={1: -9}, exit_status=1), Outcome.CRASH),
         (observed(record(), None), Outcome.CRASH),
         (observed(record(), record(), exit_status=1), Outcome.CRASH),
-        (observed(RAISED, None, timed_out=True), Outcome.HANG),
+        (observed(RAISED, None, stopped=Stop.LIMIT), Outcome.HANG),
+        (observed(record(), None, stopped=Stop.SILENCE), Outcome.HANG),
+        (observed(record(), None, stopped=Stop.MEMORY), Outcome.CRASH),
+        (observed(RAISED, None, out_of_memory_kills=1), Outcome.CRASH),
+        (observed(record("raised", error={**SEEN, "exception": "MemoryError"})), Outcome.CRASH),
+        (observed(record("raised", error=NO_SPACE), None), Outcome.HARNESS_ERROR),
+        (observed(record(), None, problems=("unreadable",)), Outcome.HARNESS_ERROR),
+        (observed(record("raised", error=LOST_PEER), None, rank_exits={1: -9}), Outcome.CRASH),
+        (observed(record("raised", error=LOST_PEER), RAISED), Outcome.OTHER_FAILURE),
+        (observed(record(), record(), stopped=Stop.IDLE), Outcome.PASS),
         (observed(record(checks=[]), record(checks=[])), Outcome.VACUOUS),
         (observed(unsound=(Outcome.UNAVAILABLE, "no network")), Outcome.UNAVAILABLE),
         (observed(unsound=(Outcome.UNRESOLVABLE, "conflict")), Outcome.UNRESOLVABLE),
@@ -96,7 +107,50 @@ def test_a_known_mask_is_named(catalogue: Catalogue) -> None:
 
 def test_a_dead_rank_is_said_with_its_signal(catalogue: Catalogue) -> None:
     seen = observed(record(), None, rank_exits={1: -9}, exit_status=1)
-    assert judge(catalogue, seen).reason == "rank 1 was killed by signal 9"
+    assert judge(catalogue, seen).reason == "rank 1 was killed by signal 9 (SIGKILL)"
+
+
+def test_who_was_ended_by_the_agent_is_not_to_blame(catalogue: Catalogue) -> None:
+    seen = observed(None, None, rank_exits={0: -15, 1: -11}, exit_status=1)
+    assert judge(catalogue, seen).reason == "rank 1 was killed by signal 11 (SIGSEGV)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"exception": "TypeError"},
+        {"message": "another text"},
+        {"where": "accelerate/accelerator.py:elsewhere"},
+        {"frames": []},
+    ],
+)
+def test_type_message_and_place_are_all_needed(
+    catalogue: Catalogue, change: dict[str, Any]
+) -> None:
+    seen = observed(record("raised", error={**SEEN, **change}))
+    assert judge(catalogue, seen).outcome is Outcome.OTHER_FAILURE
+
+
+def test_a_new_text_at_the_known_place_is_said_to_be_one(catalogue: Catalogue) -> None:
+    seen = observed(record("raised", error={**SEEN, "message": "a text of a later release"}))
+    verdict = judge(catalogue, seen)
+    assert verdict.resembles == "text"
+    assert verdict.reason.startswith("a new text at the place of symptom 'text'")
+
+
+def test_the_known_text_from_another_place_resembles_nothing(catalogue: Catalogue) -> None:
+    seen = observed(record("raised", error={**SEEN, "where": "x.py:f", "frames": []}))
+    assert judge(catalogue, seen).resembles is None
+
+
+def test_runs_that_agree_are_one_verdict_and_others_are_unstable() -> None:
+    good, bad = Verdict(outcome=Outcome.PASS), Verdict(outcome=Outcome.REPRODUCED, symptom="text")
+    other = bad.model_copy(update={"symptom": "empty"})
+    assert agreed([good, good]) == good
+    assert (
+        agreed([good, bad, good]).reason == "3 runs of it differ: 2 × pass, 1 × reproduced (text)"
+    )
+    assert agreed([bad, other]).outcome is Outcome.UNSTABLE
 
 
 def test_the_first_rank_to_fail_gives_the_signature(catalogue: Catalogue) -> None:

@@ -13,15 +13,23 @@ import pytest
 from tests.harness.conftest import ROOT
 from trl_compat import advisories, matrix
 from trl_compat.environments import build
-from trl_compat.execution import processes
+from trl_compat.execution import isolation, processes
 from trl_compat.execution.runner import StackRunner
-from trl_compat.outcomes import Launch, Observation, Outcome, decide
+from trl_compat.execution.watch import Limits
+from trl_compat.outcomes import Launch, Observation, Outcome, Stop, Verdict, decide
 from trl_compat.runtime.spec import CellSpec
 
 pytestmark = pytest.mark.matrix
 FAKES = Path(__file__).parent / "fakes"
-LIMIT = 60.0
-SHORT = 6.0  # for what never ends by itself
+AMPLE = Limits(seconds=60, silence=30)
+LIMITS = {
+    "hangs_in_a_collective": Limits(seconds=60, silence=4),
+    "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
+    "ranks_call_different_collectives": Limits(seconds=60, silence=4),
+    "hangs_in_teardown": Limits(seconds=60, silence=4),
+    "hangs_at_work": Limits(seconds=6, silence=4),
+    "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +47,6 @@ def runner() -> Iterator[StackRunner]:
 def observe(
     runner: StackRunner, fake: str, launch: Launch = Launch.PRELOADED, world_size: int = 2
 ) -> Observation:
-    endless = fake.startswith("hangs")
     spec = CellSpec(
         cell=fake,
         reproduction=str(FAKES / f"{fake}.py"),
@@ -51,50 +58,93 @@ def observe(
         device="cpu",
         folder=str(runner.folder(fake)),
     )
-    return runner.run(
-        spec, limit=SHORT if endless and launch is Launch.PRELOADED else LIMIT, launch=launch
-    )
+    return runner.run(spec, limits=LIMITS.get(fake, AMPLE), launch=launch)
+
+
+def judge(seen: Observation) -> Verdict:
+    catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    return decide(seen, catalogue["ppo-zero3-save"], catalogue.masks, Outcome.PASS)
 
 
 def outcome(seen: Observation) -> Outcome:
-    catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
-    return decide(seen, catalogue["ppo-zero3-save"], catalogue.masks, Outcome.PASS).outcome
+    return judge(seen).outcome
 
 
-def living() -> set[int]:
-    """Processes below this one that belong to a cell (not the parent with the imports done)."""
+def living(runner: StackRunner) -> set[int]:
+    """Every process that is below this one, or carries the mark of the runner wherever it is."""
     below = psutil.Process(os.getpid()).children(recursive=True)
-    return {p.pid for p in below if p.status() != psutil.STATUS_ZOMBIE}
+    found = [*below, *processes.marked(runner.mark)]
+    return {p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE}
+
+
+FAKES_AND_WHAT_THEY_ARE = [
+    ("passes", Outcome.PASS, ""),
+    ("vacuous", Outcome.VACUOUS, "no rank registered an assertion"),
+    ("hangs_in_a_collective", Outcome.HANG, "rank 1 diverged first"),
+    ("hangs_in_c_holding_the_gil", Outcome.HANG, "rank 1 diverged first"),
+    ("hangs_at_work", Outcome.HANG, "its time was up"),
+    ("ranks_call_different_collectives", Outcome.HANG, "the ranks' ways have parted"),
+    ("exits_early", Outcome.CRASH, "rank 1 left without a record"),
+    ("killed_by_a_signal", Outcome.CRASH, "rank 1 was killed by signal 9 (SIGKILL)"),
+    ("forks_a_child_and_dies", Outcome.CRASH, "rank 1 was killed by signal 9 (SIGKILL)"),
+    ("allocates_until_killed", Outcome.CRASH, "out of memory: its processes held"),
+    ("raises_for_memory", Outcome.CRASH, "out of memory"),
+    ("fills_the_disk", Outcome.HARNESS_ERROR, "the disk is full"),
+    ("fails_in_teardown", Outcome.CRASH, "in teardown, every scenario had finished: rank 1"),
+    ("hangs_in_teardown", Outcome.HANG, "in teardown, every scenario had ended"),
+    ("leaves_an_unreadable_record", Outcome.HARNESS_ERROR, "the record of rank 1 cannot be read"),
+    ("leaves_a_child", Outcome.PASS, ""),
+    ("floods_its_log", Outcome.PASS, ""),
+    ("raises_on_rank_1", Outcome.OTHER_FAILURE, ""),
+    ("two_ranks_differ", Outcome.OTHER_FAILURE, "LookupError: first"),
+]
 
 
 @pytest.mark.parametrize(
-    ("fake", "expected"),
-    [
-        ("passes", Outcome.PASS),
-        ("vacuous", Outcome.VACUOUS),
-        ("hangs_in_a_collective", Outcome.HANG),
-        ("exits_early", Outcome.CRASH),
-        ("killed_by_a_signal", Outcome.CRASH),
-        ("leaves_a_child", Outcome.PASS),
-        ("raises_on_rank_1", Outcome.OTHER_FAILURE),
-        ("two_ranks_differ", Outcome.OTHER_FAILURE),
-    ],
+    ("fake", "expected", "reason"), FAKES_AND_WHAT_THEY_ARE, ids=lambda v: str(v)[:40]
 )
 def test_each_fake_gets_its_outcome_and_leaves_nothing(
-    runner: StackRunner, fake: str, expected: Outcome
+    runner: StackRunner, fake: str, expected: Outcome, reason: str
 ) -> None:
     observe(runner, "passes")  # so that the parent with the imports is there
-    before = living()
+    before = living(runner)
     begun = time.monotonic()
     seen = observe(runner, fake)
-    assert outcome(seen) is expected
-    assert living() == before
-    assert time.monotonic() - begun < LIMIT
+    took = time.monotonic() - begun
+    verdict = judge(seen)
+    print(f"{fake}: {verdict.outcome} in {took:.1f} s; {verdict.reason}")
+    assert verdict.outcome is expected, verdict.reason
+    assert reason in verdict.reason
+    assert living(runner) == before
+    assert took < LIMITS.get(fake, AMPLE).seconds + 10
+    assert outcome(observe(runner, "passes")) is Outcome.PASS  # the cell after it runs
 
 
 def test_a_hang_shows_where_every_rank_was(runner: StackRunner) -> None:
     seen = observe(runner, "hangs_in_a_collective")
-    assert seen.output.count("in scenario") >= 2
+    assert seen.stopped is Stop.SILENCE
+    assert {rank: state.waits_in for rank, state in seen.hanging.items()} == {0: "barrier", 1: None}
+    assert all("in scenario" in state.stack for state in seen.hanging.values())
+    assert seen.hanging[0].place == "harness/fakes/hangs_in_a_collective.py:scenario"
+
+
+def test_collectives_are_counted_so_that_the_rank_that_skipped_one_is_known(
+    runner: StackRunner,
+) -> None:
+    seen = observe(runner, "hangs_in_a_collective")
+    assert {rank: state.started for rank, state in seen.hanging.items()} == {0: 1, 1: 0}
+
+
+def test_a_rank_that_holds_the_lock_shows_its_stack_all_the_same(runner: StackRunner) -> None:
+    seen = observe(runner, "hangs_in_c_holding_the_gil")
+    assert seen.hanging[1].started is None
+    assert "in scenario" in seen.hanging[1].stack
+
+
+def test_a_flood_is_cut_to_its_end(runner: StackRunner) -> None:
+    seen = observe(runner, "floods_its_log")
+    assert len(seen.output) < 100_000
+    assert "the last words" in seen.output
 
 
 def test_a_child_that_was_left_is_counted(runner: StackRunner) -> None:
@@ -128,3 +178,28 @@ def test_nothing_of_the_harness_or_the_user_is_in_a_cell(runner: StackRunner) ->
     assert "planted" not in seen["values"]
     assert seen["home"] != os.path.expanduser("~")
     assert not any(str(ROOT) in place for place in seen["path"])
+
+
+def test_a_cell_reaches_no_network_and_writes_nowhere_else(runner: StackRunner) -> None:
+    tried = observe(runner, "tries_to_get_out").ranks[0]["observations"]
+    assert tried.pop("own") == "done"
+    refused = {"address": "OSError", "name": "gaierror"}
+    assert {name: tried.pop(name) for name in refused} == refused
+    if isolation.FILES in isolation.available():
+        assert set(tried.values()) == {"PermissionError"}
+    else:
+        pytest.skip("this kernel cannot keep processes from writing (Landlock)")
+
+
+def test_where_the_kernel_cannot_help_python_refuses_the_network(
+    runner: StackRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "_own_network", _not_permitted)
+    monkeypatch.setattr(isolation, "available", frozenset)
+    with StackRunner(runner.environment) as unprotected:
+        tried = observe(unprotected, "tries_to_get_out").ranks[0]["observations"]
+    assert (tried["address"], tried["name"]) == ("OSError", "OSError")
+
+
+def _not_permitted() -> None:
+    raise PermissionError

@@ -22,7 +22,21 @@ from trl_compat.errors import BadInput
 @click.option("--world-size", type=int, help="Ranks of a cell, 2 to 8.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
 @click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time.")
-@click.option("--limit", type=click.FloatRange(min=1), default=300.0, show_default=True)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="Seconds after which a cell is ended as hanging.",
+)
+@click.option(
+    "--silence",
+    type=click.FloatRange(min=1),
+    default=45.0,
+    show_default=True,
+    help="Seconds without a sign of life after which it is.",
+)
+@click.option("--repeat", type=click.IntRange(min=1), default=1, help="Run each cell so often.")
 @click.option("--fresh", is_flag=True, help="Run cells again that are known and unchanged.")
 @click.option("--torchrun", is_flag=True, help="Start every cell by plain torchrun.")
 @click.option("--matrix", "matrix_file", type=click.Path(dir_okay=False, path_type=Path))
@@ -42,6 +56,8 @@ def matrix(
     device: str,
     jobs: int | None,
     limit: float,
+    silence: float,
+    repeat: int,
     fresh: bool,
     torchrun: bool,
     matrix_file: Path | None,
@@ -56,6 +72,7 @@ def matrix(
     """
     from trl_compat import matrix_run, project
     from trl_compat.cells import Selection
+    from trl_compat.execution.watch import Limits
 
     if world_size is not None and not 2 <= world_size <= 8:
         raise BadInput(f"--world-size {world_size}: a cell has 2 to 8 ranks")
@@ -71,16 +88,25 @@ def matrix(
         world_size=world_size,
         device=chosen,
     )
+    jobs = jobs or default_jobs(chosen, ranks)
     options = matrix_run.Options(
-        jobs=jobs or default_jobs(chosen, ranks),
+        jobs=jobs,
         fresh=fresh,
-        limit=limit,
+        limits=Limits(seconds=limit, silence=silence, memory=memory_share(jobs)),
+        repeat=repeat,
         preload=not torchrun,
         verbosity=int(verbose) - int(quiet),
         command=shlex.join(["trl-compat", *sys.argv[1:]]),
     )
     where = project.at(root, matrix=matrix_file, reports=reports)
     sys.exit(matrix_run.run(where, selection, options))
+
+
+def memory_share(jobs: int) -> int:
+    """Bytes that a cell may hold: its share of four fifths of the machine."""
+    import psutil
+
+    return int(psutil.virtual_memory().total * 0.8 / jobs)
 
 
 def default_jobs(device: str, ranks: int) -> int:

@@ -8,28 +8,33 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from trl_compat.environments.build import Environment
+from trl_compat.execution import isolation, processes
+from trl_compat.runtime import offline
+
 # What a driver or a loader of the machine needs to be found; no secret is ever kept in these.
 PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TZ", "SYSTEMROOT")
 
 
 def build(
-    python: Path, home: Path, extensions: Path, *, gpus: tuple[str, ...], run_id: str
+    environment: Environment, home: Path, *, gpus: tuple[str, ...], mark: str
 ) -> dict[str, str]:
     """The whole environment of the processes of a stack.
 
     Args:
-        python: the stack's interpreter; its folder comes first on the path.
+        environment: of the stack; the folder of its interpreter comes first on the path.
         home: a private folder that stands for home, caches and temporary files.
-        extensions: the stack's own folder for compiled extensions.
         gpus: the GPUs that are the cell's alone, as CUDA_VISIBLE_DEVICES names them; none hides
             every GPU.
-        run_id: marks all processes of this run, so that left-overs can be told.
+        mark: marks all processes of this run, so that left-overs can be told.
     """
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     env |= {
-        "PATH": os.pathsep.join([str(python.parent), "/usr/local/bin", "/usr/bin", "/bin"]),
+        "PATH": os.pathsep.join(
+            [str(environment.python.parent), "/usr/local/bin", "/usr/bin", "/bin"]
+        ),
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "XDG_CACHE_HOME": str(home / "cache"),
@@ -42,16 +47,20 @@ def build(
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "WANDB_MODE": "disabled",
         "TOKENIZERS_PARALLELISM": "false",
-        "TORCH_EXTENSIONS_DIR": str(extensions),
+        "TORCH_EXTENSIONS_DIR": str(environment.extensions),
+        # Beside the packages, which stay as they were installed.
+        "PYTHONPYCACHEPREFIX": str(environment.bytecode),
         "TRITON_CACHE_DIR": str(home / "triton"),
         "MASTER_ADDR": "127.0.0.1",
         "OMP_NUM_THREADS": "1",  # what torchrun sets for more than one rank
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": "0",
-        "TRL_COMPAT_RUN": run_id,
+        processes.MARK: mark,
     }
     env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if not gpus:
         env["DS_ACCELERATOR"] = "cpu"
+    if isolation.NETWORK not in isolation.available():
+        env[offline.VARIABLE] = "1"
     return env

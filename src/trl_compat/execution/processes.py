@@ -1,7 +1,8 @@
 """Every process that the harness starts is started here, and every one that it kills.
 
 The elastic agent starts ranks in sessions of their own, so killing a process group is not enough:
-trees are walked, and the parents of cells adopt orphans (see ``trl_compat.runtime.preload``).
+trees are walked, the parents of cells adopt orphans (see ``trl_compat.runtime.preload``), and every
+process of a run carries its mark in its environment, by which what got away is found.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from trl_compat.execution import isolation
+
 # Makes every rank write the Python stack of all its threads into its log (see runtime.rank).
 STACK_DUMP = signal.SIGUSR1
+# The variable that marks every process of a run.
+MARK = "TRL_COMPAT_RUN"
 
 
 def run(
@@ -42,9 +48,24 @@ def run(
 
 
 def spawn(
-    command: Sequence[str], *, env: Mapping[str, str], cwd: Path, stderr: Path, pipes: bool
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stderr: Path,
+    pipes: bool,
+    writable: Sequence[Path],
 ) -> subprocess.Popen[str]:
-    """Starts a process of a cell, in a session of its own, that dies with this one (Linux)."""
+    """Starts a process of a cell: isolated, in a session of its own, dying with this one (Linux).
+
+    Args:
+        writable: the only folders below which it may write, where the machine can see to that.
+    """
+
+    def before_it_runs() -> None:
+        isolation.enter(writable)
+        die_with_parent()  # last: the kernel forgets it when credentials change
+
     with stderr.open("ab") as log:
         return subprocess.Popen(
             list(command),
@@ -56,8 +77,20 @@ def spawn(
             text=True,
             bufsize=1,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=before_it_runs,
         )
+
+
+def guard(mark: str, scratch: Path) -> subprocess.Popen[bytes]:
+    """Starts the guardian of a run; closing its input makes it clean up and leave."""
+    command = [sys.executable, "-m", "trl_compat.execution.guardian", mark, str(scratch)]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def adopt_orphans() -> None:
@@ -66,8 +99,10 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies, in whatever way (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -98,14 +133,59 @@ def end_tree(pid: int, *, itself: bool = True) -> int:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
                 killed.add(process.pid)
-        psutil.wait_procs(tree, timeout=5)
+        _wait_until_gone(tree)
 
 
-def signal_tree(pid: int, number: signal.Signals) -> None:
-    """Sends a signal to every process below a process."""
-    for process in descendants(pid):
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-            os.kill(process.pid, number)
+def end_marked(mark: str, *, spare: Collection[int] = ()) -> int:
+    """Kills every process that carries a run's mark, wherever it is; gives their number."""
+    killed: set[int] = set()
+    while found := [p for p in marked(mark) if p.pid not in spare]:
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                killed.add(process.pid)
+        _wait_until_gone(found)
+    return len(killed)
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """All living processes that carry a run's mark."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark and _living(process):
+                found.append(process)
+    return found
+
+
+def proportional_memory(tree: Iterable[psutil.Process]) -> int:
+    """Bytes that processes hold, what they share counted once (Linux; elsewhere an upper bound)."""
+    total = 0
+    for process in tree:
+        with contextlib.suppress(psutil.Error, OSError):
+            memory = process.memory_full_info()
+            total += getattr(memory, "pss", memory.rss)
+    return total
+
+
+def exit_status(pid: int) -> int | None:
+    """Exit status of a process that has ended and was not yet waited for, negative for a signal.
+
+    None where the kernel does not tell (only Linux does).
+    """
+    with contextlib.suppress(OSError, ValueError):
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        state, *fields = text.rpartition(")")[2].split()
+        if state == "Z":
+            return os.waitstatus_to_exitcode(int(fields[-1]))
+    return None
+
+
+def _wait_until_gone(killed: Iterable[psutil.Process], limit: float = 5.0) -> None:
+    """Waits for killed processes; a zombie is gone, though its parent may never reap it."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline and any(map(_living, killed)):
+        time.sleep(0.01)
 
 
 def _living(process: psutil.Process) -> bool:

@@ -11,36 +11,43 @@ import dataclasses
 import datetime
 import json
 import os
-import re
 import select
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from trl_compat import hangs
 from trl_compat.environments.build import Environment
-from trl_compat.errors import HarnessError
-from trl_compat.execution import bundle, cell_environment, processes
-from trl_compat.outcomes import Launch, Observation, Outcome
+from trl_compat.execution import bundle, cell_environment, evidence, processes
+from trl_compat.execution.watch import Limits, Watch
+from trl_compat.outcomes import Launch, Observation, Outcome, Stop
 from trl_compat.runtime.launch import torchrun_command
 from trl_compat.runtime.spec import CellSpec
 
 IMPORT_LIMIT = 300.0
 GRACE = 10.0
-IDLE_LIMIT = 3.0
-EXIT_LINE = re.compile(r"rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.S)
+LOOK_EVERY = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
 class _End:
-    """How a run ended: exit status of the launcher, and what had to be killed after it."""
+    """How a run ended.
+
+    Attributes:
+        status: exit status of the launcher; negative for a signal.
+        hanging: the state of the ranks that were running when a hang was ended.
+        leftovers: processes that had to be killed after the launcher had ended.
+    """
 
     status: int
-    timed_out: bool = False
+    stopped: Stop | None = None
+    hanging: dict[int, hangs.RankState] = dataclasses.field(default_factory=dict)
     leftovers: int = 0
 
 
@@ -58,13 +65,13 @@ class StackRunner:
     ) -> None:
         self.environment = environment
         self._scratch = Path(tempfile.mkdtemp(prefix="trl-compat-"))
+        self.mark = f"{os.getpid()}-{self._scratch.name}"
+        self._guardian = processes.guard(self.mark, self._scratch)
         self._bundle = bundle.make(self._scratch / "bundle")
+        for folder in environment.writable:
+            folder.mkdir(exist_ok=True)
         self._env = cell_environment.build(
-            environment.python,
-            self._scratch / "home",
-            environment.extensions,
-            gpus=gpus,
-            run_id=f"{os.getpid()}-{self._scratch.name}",
+            environment, self._scratch / "home", gpus=gpus, mark=self.mark
         )
         self._preload = preload and sys.platform == "linux"
         self._parent: subprocess.Popen[str] | None = None
@@ -86,129 +93,132 @@ class StackRunner:
     def close(self) -> None:
         """Ends every process of the stack and removes the scratch folder."""
         self._end_parent()
+        processes.end_marked(self.mark)
+        if self._guardian.stdin is not None:
+            self._guardian.stdin.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        self._guardian.wait()
 
     def folder(self, name: str) -> Path:
         """A fresh scratch folder for one run."""
         return Path(tempfile.mkdtemp(prefix=f"{name[:60]}-", dir=self._scratch))
 
     def run(
-        self, spec: CellSpec, *, limit: float, launch: Launch = Launch.PRELOADED
+        self, spec: CellSpec, *, limits: Limits, launch: Launch = Launch.PRELOADED
     ) -> Observation:
         """Runs a cell once; it is over, with all of its processes, when this returns.
 
         Args:
             spec: the cell; its folder must exist and be empty.
-            limit: seconds after which it counts as hanging.
+            limits: when to stop it.
             launch: how to start the ranks; preloading falls back to ``torchrun`` where need be.
         """
-        spec_file = Path(spec.folder) / "spec.json"
+        folder = Path(spec.folder)
+        spec_file = folder / "spec.json"
         spec.write(spec_file)
         started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         if launch is Launch.PRELOADED and not (self._preload and self._ensure_parent()):
             launch = Launch.TORCHRUN
+        kills = _out_of_memory_kills()
         begun = time.monotonic()
         match launch:
             case Launch.PRELOADED:
-                end = self._run_preloaded(spec, spec_file, limit)
+                end, watch = self._run_preloaded(spec, spec_file, limits)
             case Launch.TORCHRUN:
-                end = self._run_torchrun(spec, spec_file, limit)
+                end, watch = self._run_torchrun(spec, spec_file, limits)
+        # What got away from the tree (a daemon, say) still carries the mark of the run.
+        parent = {self._parent.pid} if self._parent else set()
+        strays = processes.end_marked(self.mark, spare=parent)
+        records, problems = evidence.records(folder, spec.world_size)
+        output = evidence.output(folder, spec.world_size)
+        if watch.log_bytes_dropped:
+            output += f"\n[{watch.log_bytes_dropped} bytes of earlier output were dropped]\n"
         return Observation(
             launch=launch,
             world_size=spec.world_size,
             started_at=started_at,
             seconds=round(time.monotonic() - begun, 2),
-            ranks=_records(Path(spec.folder), spec.world_size),
+            ranks=records,
             exit_status=end.status,
-            rank_exits=_rank_exits(Path(spec.folder)),
-            timed_out=end.timed_out,
-            leftovers=end.leftovers,
-            output=_output(Path(spec.folder), spec.world_size),
+            rank_exits=watch.rank_exits | evidence.rank_exits(folder),
+            stopped=end.stopped,
+            hanging=end.hanging,
+            leftovers=end.leftovers + strays,
+            peak_memory=watch.peak_memory,
+            out_of_memory_kills=_out_of_memory_kills() - kills,
+            problems=problems,
+            output=output,
         )
 
-    def _run_preloaded(self, spec: CellSpec, spec_file: Path, limit: float) -> _End:
+    def _run_preloaded(self, spec: CellSpec, spec_file: Path, limits: Limits) -> tuple[_End, Watch]:
         parent = self._parent
         assert parent is not None
         assert parent.stdin is not None
-        parent.stdin.write(json.dumps({"spec": str(spec_file)}) + "\n")
-        parent.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # the parent died meanwhile: seen below
+            parent.stdin.write(json.dumps({"spec": str(spec_file)}) + "\n")
+            parent.stdin.flush()
         answer = self._answer(GRACE)
         launcher = int(answer["pid"]) if answer else parent.pid
-        end = self._wait(launcher, spec, limit)
-        if end is None:
-            processes.signal_tree(launcher, processes.STACK_DUMP)
-            time.sleep(0.5)  # the time that faulthandler takes to write the stacks
-            processes.end_tree(launcher)
-            end = _End(-9, timed_out=True)
-            if self._answer(GRACE) is None:
-                self._end_parent()
-                return end
+        watch = Watch(launcher, Path(spec.folder), spec.world_size, limits)
+
+        def status() -> int | None:
+            answer = self._answer(LOOK_EVERY)
+            if answer is not None:
+                return int(answer["status"])
+            return -9 if parent.poll() is not None else None
+
+        end = _until_over(watch, launcher, status)
+        if end.stopped is not None and self._answer(GRACE) is None:
+            self._end_parent()
+            return end, watch
         # What the cell left behind was adopted by the parent when its launcher ended.
         left = processes.end_tree(parent.pid, itself=False)
-        return dataclasses.replace(end, leftovers=end.leftovers + left)
+        return dataclasses.replace(end, leftovers=end.leftovers + left), watch
 
-    def _wait(self, launcher: int, spec: CellSpec, limit: float) -> _End | None:
-        """Waits for a launcher to end; None when it does not in time.
-
-        The agent waits for every rank's return value, and for whatever a rank's children hold
-        open: a rank that leaves without a word, or leaves a child behind, makes it wait for ever.
-        When no process is left that has still to write its record, the launcher is ended.
-        """
-        deadline = time.monotonic() + limit
-        idle_since = 0.0
-        while (left := deadline - time.monotonic()) > 0:
-            answer = self._answer(min(left, 0.5))
-            if answer is not None:
-                return _End(int(answer["status"]))
-            if self._gone():
-                return _End(-9)
-            done = {int(r["pid"]) for r in _records(Path(spec.folder), spec.world_size).values()}
-            others = {process.pid for process in processes.descendants(launcher)} - done
-            if not done or (others and len(done) < spec.world_size):
-                idle_since = 0.0
-                continue
-            idle_since = idle_since or time.monotonic()
-            if time.monotonic() - idle_since > IDLE_LIMIT:
-                processes.end_tree(launcher)
-                self._answer(GRACE)
-                return _End(0 if len(done) == spec.world_size else -9, leftovers=len(others))
-        return None
-
-    def _gone(self) -> bool:
-        return self._parent is None or self._parent.poll() is not None
-
-    def _run_torchrun(self, spec: CellSpec, spec_file: Path, limit: float) -> _End:
+    def _run_torchrun(self, spec: CellSpec, spec_file: Path, limits: Limits) -> tuple[_End, Watch]:
+        folder = Path(spec.folder)
         command = torchrun_command(
             str(self.environment.python), self._bundle, spec_file, spec.world_size
         )
-        folder = Path(spec.folder)
         process = processes.spawn(
-            command, env=self._env, cwd=folder, stderr=folder / "launcher.log", pipes=False
+            command,
+            env=self._env,
+            cwd=folder,
+            stderr=folder / "launcher.log",
+            pipes=False,
+            writable=self._writable,
         )
-        timed_out = False
+        watch = Watch(process.pid, folder, spec.world_size, limits)
+
+        def status() -> int | None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(LOOK_EVERY)
+            return None
+
         try:
-            process.wait(limit)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            processes.signal_tree(process.pid, processes.STACK_DUMP)
-            time.sleep(0.5)
+            end = _until_over(watch, process.pid, status)
         finally:
-            leftovers = processes.end_tree(process.pid)
+            left = processes.end_tree(process.pid)
             process.wait()
-        return _End(process.returncode, timed_out, 0 if timed_out else leftovers)
+        return dataclasses.replace(end, leftovers=end.leftovers + left), watch
+
+    @property
+    def _writable(self) -> list[Path]:
+        return [self._scratch, *self.environment.writable]
 
     def _ensure_parent(self) -> bool:
         """Starts the parent with the imports done; False if this stack cannot be preloaded."""
         if self._parent is not None and self._parent.poll() is None:
             return True
+        self._end_parent()
         self._unread = b""
-        log = self._scratch / "preload.log"
         self._parent = processes.spawn(
             [str(self.environment.python), str(self._bundle / "preload_main.py")],
             env=self._env,
             cwd=self._scratch,
-            stderr=log,
+            stderr=self._scratch / "preload.log",
             pipes=True,
+            writable=self._writable,
         )
         ready = self._answer(IMPORT_LIMIT)
         if ready is None:
@@ -248,6 +258,31 @@ class StackRunner:
             parent.stdout.close()
 
 
+def _until_over(watch: Watch, launcher: int, status: Callable[[], int | None]) -> _End:
+    """Waits for a launcher to end, or ends it for one of the reasons that a watch knows.
+
+    Args:
+        status: waits a little; the launcher's exit status, None while it runs.
+    """
+    while (ended := status()) is None:
+        stop = watch.look()
+        match stop:
+            case None:
+                continue
+            case Stop.IDLE:
+                left = watch.left_over
+                processes.end_tree(launcher)
+                return _End(0 if watch.all_recorded() else -9, stop, leftovers=left)
+            case Stop.MEMORY:
+                processes.end_tree(launcher)
+                return _End(-9, stop)
+            case Stop.LIMIT | Stop.SILENCE:
+                hanging = hangs.states(*watch.interrogate())
+                processes.end_tree(launcher)
+                return _End(-9, stop, hanging)
+    return _End(ended)
+
+
 def unsound(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
     """The observation of a cell whose stack could not be made."""
     return Observation(
@@ -259,33 +294,10 @@ def unsound(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
     )
 
 
-def _records(folder: Path, world_size: int) -> dict[int, dict[str, Any]]:
-    records = {}
-    for rank in range(world_size):
-        path = folder / f"rank{rank}.json"
-        if path.is_file():
-            try:
-                records[rank] = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise HarnessError(f"unreadable record {path.name}: {error}") from None
-    return records
-
-
-def _rank_exits(folder: Path) -> dict[int, int]:
-    """Exit status of the ranks that failed, as the elastic agent's own summary gives them."""
-    log = folder / "launcher.log"
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    return {int(m[1]): int(m[2]) for m in EXIT_LINE.finditer(text)}
-
-
-def _output(folder: Path, world_size: int, limit: int = 12_000) -> str:
-    """What the ranks and the launcher printed, the end of it where it is long."""
-    parts = []
-    for name in [*(f"rank{rank}" for rank in range(world_size)), "launcher"]:
-        path = folder / f"{name}.log"
-        if path.is_file():
-            text = path.read_bytes()[-4 * limit :].decode("utf-8", "replace")
-            if len(text) > limit:
-                text = "[...]\n" + text[-limit:]
-            parts.append(f"===== {name} =====\n{text.rstrip()}\n")
-    return "\n".join(parts)
+def _out_of_memory_kills() -> int:
+    """How many processes this machine's kernel has killed for memory so far (Linux)."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

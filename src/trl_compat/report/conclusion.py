@@ -42,6 +42,14 @@ def findings(
     Deviations come before everything, then what could not be run, then the known failures.
     """
     yield from _deviations(cells)
+    repeated = [c for c in cells if len(c.attempts) > 2]
+    if repeated:
+        runs = sum(len(c.attempts) for c in repeated)
+        steady = sum(c.outcome is not Outcome.UNSTABLE for c in repeated)
+        yield (
+            f"repeated: {runs} runs of {len(repeated)} cells; {steady} of {len(repeated)} gave the "
+            "same outcome every time"
+        )
     unreached = sorted({c.stack for c in cells if c.outcome is Outcome.UNAVAILABLE})
     if unreached:
         why = next(c.reason for c in cells if c.outcome is Outcome.UNAVAILABLE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trl_compat.advisories import Catalogue
-from trl_compat.report import badge, ctrf, findings, html, junit, markdown, sarif
+from trl_compat.report import badge, ctrf, deviations, html, junit, markdown, sarif
 from trl_compat.results import Results
 
 
@@ -34,7 +34,7 @@ FORMATS = {
     "sarif": Format(
         "trl-compat.sarif",
         False,
-        lambda document, catalogue: sarif.render(findings.of_results(document, catalogue)),
+        lambda document, catalogue: sarif.render(deviations.of_results(document, catalogue)),
     ),
     "ctrf": Format("ctrf.json", False, lambda document, _: ctrf.render(document)),
 }

@@ -131,6 +131,15 @@ class Display:
             self.console.print(f"[dim]begins {escape(name)}[/]", soft_wrap=True)
         self._announced.add(stack)
 
+    def confirming(self, count: int) -> None:
+        """Says that cells which surprised are now run once more, alone."""
+        self.console.print(
+            f"{count} cells are not as their advisories say: each runs again alone, by torchrun"
+        )
+        self._done -= count
+        if self._live is not None:
+            self._progress.update(self._task, completed=self._done)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One line per cell, when it is over."""
         if report.when != "call" and not (report.when == "setup" and report.failed):

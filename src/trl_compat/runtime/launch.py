@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,17 @@ from .spec import CellSpec
 
 
 def run_rank(spec: CellSpec) -> None:
-    """Entry of a forked rank."""
+    """Entry of a forked rank.
+
+    Its exit handlers run at the end as those of a rank of ``torchrun`` do; a forked process skips
+    them, and with them what goes wrong there.
+    """
     from .rank import run
 
-    run(spec)
+    try:
+        run(spec)
+    finally:
+        atexit._run_exitfuncs()
 
 
 def launch_forked(spec: CellSpec) -> None:

@@ -12,6 +12,7 @@ cell forks from the same state; whatever a cell does dies with its launcher.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -74,6 +75,13 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
+def reap_adopted() -> None:
+    """Takes note of the end of what earlier cells left behind, so that no zombie stays."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def run_cell(spec_file: str) -> None:
     """The forked launcher: runs the cell and leaves without running the parent's exit handlers."""
     status = 1
@@ -116,6 +124,7 @@ def serve() -> None:
             run_cell(json.loads(line)["spec"])
         answers.write(json.dumps({"pid": pid}) + "\n")
         _, status = os.waitpid(pid, 0)
+        reap_adopted()
         answers.write(
             json.dumps({"ended": pid, "status": os.waitstatus_to_exitcode(status)}) + "\n"
         )

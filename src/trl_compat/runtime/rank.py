@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import signature, stand_ins
+from . import collectives, offline, signature, stand_ins
 from .context import ControlFailed, NotApplicable, PostConditionFailed, Rank
 from .spec import CellSpec
 
@@ -53,6 +53,7 @@ def find(entry: str) -> Callable[[], Any]:
 
 def capture_output(folder: Path, rank: int) -> None:
     """Sends stdout and stderr of this process, C code's too, to ``rank<N>.log``."""
+    (folder / f"rank{rank}.pid").write_text(str(os.getpid()), encoding="ascii")
     log = os.open(folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -69,6 +70,12 @@ def die_with_parent() -> None:
         import ctypes
 
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+
+
+def be_killed_first() -> None:
+    """Asks the kernel to take this process, not the user's others, when memory runs out (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def seed_everything(seed: int) -> None:
@@ -92,6 +99,9 @@ def run(spec: CellSpec) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     rank = Rank(spec)
     capture_output(rank.folder, rank.rank)
+    collectives.answer_when_asked(rank.folder, rank.rank, write_record)
+    offline.refuse_if_asked()
+    be_killed_first()
     os.chdir(rank.folder)
     record: dict[str, Any] = {"rank": rank.rank, "pid": os.getpid(), "started": time.time()}
     try:

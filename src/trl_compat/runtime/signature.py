@@ -14,6 +14,14 @@ from typing import Any
 LOOKUP_FUNCTIONS = frozenset({"__getattr__", "__getattribute__"})
 
 
+# A message can hold whole tensors; so much of it is kept, and of a traceback its end.
+LONGEST = 20_000
+
+
+def _end_of(text: str) -> str:
+    return text if len(text) <= 2 * LONGEST else "[...]\n" + text[-2 * LONGEST :]
+
+
 def package_path(filename: str) -> str:
     """``.../site-packages/trl/trainer/x.py`` → ``trl/trainer/x.py``; other paths keep two parts."""
     path = filename.replace("\\", "/")
@@ -45,8 +53,10 @@ def describe(error: BaseException) -> dict[str, Any]:
     where = getattr(error, "where", None) or raising_place(frames)
     return {
         "exception": type(error).__name__,
-        "message": str(error),
+        "message": str(error)[:LONGEST],
         "where": where,
         "frames": frames,
-        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        "traceback": _end_of(
+            "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        ),
     }
