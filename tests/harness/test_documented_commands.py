@@ -1,8 +1,8 @@
 """Every command shown in README, CONTRIBUTING and docs/ works as it stands.
 
 *Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
-``plan`` and ``bench``, which build environments, and ``doctor``, which looks at the user's own files
-(what these do is executed by tests of their own).
+``plan`` and ``bench``, which build environments, and ``doctor``, which looks at the user's own
+files (what these do is executed by tests of their own).
 
 *Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not
 executed: those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of
