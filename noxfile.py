@@ -56,9 +56,17 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def browser(session: nox.Session) -> None:
+    """The report in Chromium: used, looked at by axe; needs a Chromium on the path."""
+    session.install("-e", ".[tests,browser]")
+    session.run("pytest", "-m", "browser", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style and types."""
     session.install("-e", ".[tests,lint]")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
+    session.run("trl-compat", "advisories", "lint")

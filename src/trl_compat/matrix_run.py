@@ -40,6 +40,7 @@ class Options(BaseModel):
     repeat: int = 1
     command: str = "nox -s matrix"
     summary: bool = True
+    verbosity: int = 0
 
 
 def run(where: Project, selection: Selection, options: Options) -> int:
@@ -74,6 +75,8 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         total=len(planned.cells),
         reused=len(planned.cells) - len(todo),
         describe=_describer(campaign, planned.cells),
+        verbosity=options.verbosity,
+        reports=where.reports,
     )
     begun = results.now()
     # A polite end is one like Ctrl-C: what is finished is kept and reported.
@@ -260,6 +263,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
         masked_by=verdict.masked_by,
         resembles=verdict.resembles,
         signature=_signature(verdict),
+        traceback=_traceback(verdict),
         checks=sorted({check["name"] for rank in ranks for check in rank["checks"]}),
         stand_ins=sorted({name for rank in ranks for name in rank["stand_ins"]}),
         evidence=f"{cell.device}-{backend} × {cell.world_size}" if first.ranks else "none",
@@ -294,6 +298,15 @@ def _signature(verdict: Verdict) -> results.Signature | None:
         message=message[:500],
         where=verdict.error["where"],
     )
+
+
+def _traceback(verdict: Verdict, limit: int = 12) -> str:
+    """The last lines of what the rank raised; all of it is in the log."""
+    text = str((verdict.error or {}).get("traceback", ""))
+    lines = text.rstrip().splitlines()
+    if len(lines) > limit:
+        lines = ["...", *lines[-limit:]]
+    return "\n".join(line[:300] for line in lines)
 
 
 def _exit_code(cells: list[results.CellResult]) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,7 @@ def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "applies: ppo-zero3-save (crash after hours of training)" in done.stdout
     assert "ppo_zero3_save.apply()" in done.stdout
+    assert "not a fix: Replacing save_model by policy.save_pretrained()" in done.stdout
     assert "nearest stack that was run: trl-0.12.2, run 20" in done.stdout
     assert "(these very versions)" in done.stdout
 
@@ -94,6 +95,33 @@ def test_without_deepspeed_its_failures_do_not_apply(tmp_path: Path) -> None:
     freeze = OLD.replace("deepspeed==0.15.2\n", "numpy==2.0.0\nhuggingface-hub==0.26.5\n")
     done = doctor(tmp_path, *JSON, text=freeze + "safetensors==0.4.5\n")
     assert (done.returncode, ids(done)) == (0, set())
+    nearest = json.loads(done.stdout)["reports"][0]["nearest_run"]
+    assert (nearest["stack"], nearest["differs"]) == (
+        "trl-0.12.2",
+        ["deepspeed not installed → 0.15.2"],
+    )
+
+
+def test_records_of_ones_own_count_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "broken.yaml").write_text("id: broken\n")
+    (folder / "my-failure.yaml").write_text(
+        "{id: my-failure, title: t, summary: s, severity: slow, cause: c, references: [],"
+        " masks: true, symptoms: {x: {exception: E, message: m, where: w}},"
+        ' affected: [{symptom: x, versions: {trl: "==1.16.0"}}]}'
+    )
+    done = doctor(tmp_path, *JSON, "--advisories", "mine", "--strategy", "ddp", text=NEW)
+    assert ids(done) == {"my-failure"}
+    (note,) = json.loads(done.stdout)["reports"][0]["notes"]
+    assert note.startswith("left out: mine/broken.yaml:")
+
+
+def test_what_cannot_be_told_is_not_green(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "requirements.txt", "--zero-stage", "3", text="trl>=0.1\n")
+    assert done.returncode == 1
+    assert "no known failure applies" in done.stdout
+    assert "it cannot be told" in done.stdout
 
 
 def test_an_unexamined_commit_is_not_judged_by_ranges(tmp_path: Path) -> None:
@@ -173,10 +201,13 @@ def test_it_takes_less_than_half_a_second_and_imports_nothing_heavy(tmp_path: Pa
     )
     command = [sys.executable, "-c", code]
     best = 9.0
-    for _ in range(5):  # the machine may be busy with something else
-        started = time.perf_counter()
+    for _ in range(3):
+        # Processor time: what a machine does besides is not doctor's, and doctor waits for nothing.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-        best = min(best, time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        best = min(best, spent)
     assert done.returncode == 1
     assert not {"torch", "pydantic", "rich", "pytest", "jinja2"} & set(done.stderr.split())
     assert best < 0.5

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,6 +170,17 @@ def test_a_uv_lock_with_two_versions_here_is_refused(tmp_path: Path) -> None:
         read(tmp_path, both, "uv.lock")
 
 
+def test_a_uv_lock_whose_extras_exclude_each_other_is_refused(tmp_path: Path) -> None:
+    chosen = UV.replace("os_name == 'x'", "extra == 'extra-4-mine-gpu'")
+    chosen = chosen.replace("os_name != 'x'", "extra == 'extra-4-mine-cpu'")
+    with pytest.raises(BadInput, match=r"two versions of torch.*uv export --extra"):
+        read(tmp_path, chosen, "uv.lock")
+    one = chosen.replace("2.4.1+cpu", "2.4.1").replace('registry = "b"', 'registry = "a"')
+    only = one.rpartition('[[package]]\nname = "torch"')
+    rest = only[2].partition("[[package]]")
+    assert read(tmp_path, only[0] + "[[package]]" + rest[2], "uv.lock").versions["torch"] == "2.4.1"
+
+
 def test_a_uv_lock_takes_trl_from_git(tmp_path: Path) -> None:
     registry = 'version = "0.12.2"\nsource = { registry = "https://pypi.org/simple" }'
     url = f"https://github.com/huggingface/trl?rev=724acb971#{COMMIT}"
@@ -258,6 +272,51 @@ def test_a_lock_that_cannot_be_read_is_refused(
 ) -> None:
     with pytest.raises(BadInput, match=said):
         read(tmp_path, text, name)
+
+
+def mutations(data: Any) -> Iterator[Any]:
+    """A document with each of its parts, one by one, replaced by something else, or gone."""
+    children = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in list(children):
+        rest = {k: v for k, v in data.items() if k != key} if isinstance(data, dict) else []
+        yield rest
+        junks: tuple[Any, ...] = (7, "x", [], {}, [7], True, [{}])
+        for junk in junks:
+            changed = data.copy()
+            changed[key] = junk
+            yield changed
+        if isinstance(value, dict | list):
+            for inner in mutations(value):
+                changed = data.copy()
+                changed[key] = inner
+                yield changed
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("uv.lock", UV), ("pylock.toml", PYLOCK), ("poetry.lock", POETRY)]
+)
+def test_a_damaged_lock_is_read_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    tried = refused = 0
+    for damaged in mutations(tomllib.loads(text)):
+        monkeypatch.setattr("trl_compat.sources.files.toml_of", lambda _, d=damaged: d)
+        tried += 1
+        try:
+            sources.read(path)
+        except BadInput:
+            refused += 1
+    assert tried > refused > 10
+
+
+def test_only_packages_under_test_must_be_certain(tmp_path: Path) -> None:
+    found = read(tmp_path, "trl==0.12.2\nnumpy==1.26.4\nnumpy==2.0.0\npytz===2004d\n")
+    assert found.notes == (
+        "two versions of numpy, 1.26.4 and 2.0.0, both for this machine",
+        "pytz 2004d: not a version",
+    )
+    assert not found.absent("python")
 
 
 def test_expectations_work_on_what_was_read(tmp_path: Path, catalogue: Catalogue) -> None:

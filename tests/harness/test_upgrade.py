@@ -96,7 +96,7 @@ def record(name: str, *blocks: Block, **available: str) -> Record:
         blocks=blocks,
         patches=(),
         avoid=(),
-        wrong_fixes={},
+        wrong_fixes=(),
         references=(),
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from trl_compat import documents
-from trl_compat.advisories.schema import Advisory, Reproduction
+from trl_compat.advisories.schema import Advisory, Moment, Reproduction
 from trl_compat.errors import BadInput
 from trl_compat.matrix import Record
 
@@ -26,8 +26,10 @@ class Catalogue(Record):
 
     @property
     def masks(self) -> tuple[Advisory, ...]:
-        """Advisories that can stop another failure's scenario."""
-        return tuple(r for _, r in sorted(self.records.items()) if r.masks and not r.withdrawn)
+        """Advisories that can stop another failure's scenario, those that do so first, first."""
+        moments = [*Moment, None]
+        masks = [r for r in self.records.values() if r.masks and not r.withdrawn]
+        return tuple(sorted(masks, key=lambda mask: (moments.index(mask.moment), mask.id)))
 
     def reproduction(self, failure: str) -> Reproduction:
         """How a failure is provoked."""
@@ -49,8 +51,11 @@ def load(folder: Path, reproductions: Path) -> Catalogue:
     return Catalogue(records={record.id: record for record in records})
 
 
-def load_leniently(folder: Path, reproductions: Path) -> tuple[Catalogue, list[str]]:
-    """Reads one by one: the records that are right, and a sentence for each that is left out."""
+def load_leniently(folder: Path, reproductions: Path | None = None) -> tuple[Catalogue, list[str]]:
+    """Reads one by one: the records that are right, and a sentence for each that is left out.
+
+    Without ``reproductions`` it does not matter whether these are there.
+    """
     records, broken = {}, []
     for path in _files(folder):
         try:
@@ -68,11 +73,12 @@ def _files(folder: Path) -> list[Path]:
     return paths
 
 
-def _read(path: Path, reproductions: Path) -> Advisory:
+def _read(path: Path, reproductions: Path | None) -> Advisory:
     advisory = documents.load(path, Advisory)
     if advisory.id != path.stem:
         raise BadInput(f"{path}: id '{advisory.id}' should be '{path.stem}' like the file")
-    module = advisory.reproduction and reproductions / f"{advisory.reproduction.module}.py"
-    if module and not module.is_file():
-        raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
+    if reproductions and advisory.reproduction:
+        module = reproductions / f"{advisory.reproduction.module}.py"
+        if not module.is_file():
+            raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
     return advisory

@@ -41,8 +41,9 @@ def advisories(catalogue: Catalogue) -> Json:
     return {"about": ABOUT, "records": [_record(a, catalogue.masks) for a in holding]}
 
 
-def _record(advisory: Advisory, masks: Iterable[Advisory]) -> Json:
-    others = [mask for mask in masks if mask.id != advisory.id]
+def _record(advisory: Advisory, masks: tuple[Advisory, ...]) -> Json:
+    # They stand in the order in which they strike: a mask is hidden by those before it only.
+    others = masks[: masks.index(advisory)] if advisory in masks else masks
     return {
         "id": advisory.id,
         "title": advisory.title,
@@ -62,12 +63,19 @@ def _record(advisory: Advisory, masks: Iterable[Advisory]) -> Json:
             for fix in advisory.fixes
         ],
         "avoid": [way.model_dump(mode="json") for way in advisory.avoid],
-        "wrong_fixes": {wrong.name: _line(wrong.why) for wrong in advisory.wrong_fixes},
+        "wrong_fixes": [
+            {
+                "name": wrong.name,
+                "why": _line(wrong.why),
+                "where": {"versions": wrong.versions, "commits": _lists(wrong.commits)},
+            }
+            for wrong in advisory.wrong_fixes
+        ],
         "references": [reference.url for reference in advisory.references],
     }
 
 
-def _blocks(advisory: Advisory, masks: list[Advisory]) -> Iterator[Json]:
+def _blocks(advisory: Advisory, masks: tuple[Advisory, ...]) -> Iterator[Json]:
     seen = []
     for scope in advisory.affected:
         symptom = advisory.symptoms[scope.symptom]

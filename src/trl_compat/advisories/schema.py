@@ -54,6 +54,17 @@ class Severity(enum.StrEnum):
     SLOW = "slow"
 
 
+class Moment(enum.StrEnum):
+    """How far a scenario has come when a failure that masks others stops it; in this order."""
+
+    IMPORT = "import"  # of the stack
+    MODEL = "model"  # is made or loaded
+    TRAINER = "trainer"  # is made
+    START = "start"  # of train(), up to the first forward pass
+    STEP = "step"  # generation, forward and backward pass
+    UPDATE = "update"  # learning rate and log
+
+
 class Reference(Record):
     """Where a fact comes from."""
 
@@ -268,6 +279,7 @@ class Advisory(Record):
     affected: tuple[Affected, ...]
     reproduction: Reproduction | None = None
     masks: bool = False
+    moment: Moment | None = None
     fixes: tuple[Fix, ...] = ()
     wrong_fixes: tuple[WrongFix, ...] = ()
     avoid: tuple[Avoidance, ...] = ()
@@ -281,6 +293,8 @@ class Advisory(Record):
                 raise ValueError(f"symptom '{symptom}' is not described")
         if self.reproduction is None and not self.masks:
             raise ValueError("needs a reproduction, or 'masks: true'")
+        if self.moment is not None and not self.masks:
+            raise ValueError("'moment' says when a failure masks others, so needs 'masks: true'")
         return self
 
     def conditions_for_users(self, block: Affected) -> Conditions:

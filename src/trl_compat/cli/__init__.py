@@ -16,6 +16,8 @@ from trl_compat.cli.advisories import advisories
 from trl_compat.cli.bench import bench
 from trl_compat.cli.constraints import constraints
 from trl_compat.cli.doctor import doctor
+from trl_compat.cli.explain import explain
+from trl_compat.cli.fix import fix
 from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
 from trl_compat.cli.plan import plan
@@ -38,7 +40,19 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (advisories, bench, constraints, doctor, gate, matrix, plan, report, schema):
+for command in (
+    advisories,
+    bench,
+    constraints,
+    doctor,
+    explain,
+    fix,
+    gate,
+    matrix,
+    plan,
+    report,
+    schema,
+):
     cli.add_command(command)
 
 

@@ -27,6 +27,12 @@ FILE = click.Path(path_type=Path)
 @click.option("--world-size", type=click.IntRange(min=1))
 @click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="Any other option.")
 @click.option(
+    "--advisories",
+    "folder",
+    type=FILE,
+    help="A folder of records of your own, beside those that are shipped.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "json", "github", "sarif"]),
@@ -39,6 +45,7 @@ def doctor(
     config: Path | None,
     ds_config: Path | None,
     script: Path | None,
+    folder: Path | None,
     form: str,
     options: tuple[str, ...],
     **named: object,
@@ -49,7 +56,8 @@ def doctor(
     without one, and without --python, this environment is looked at.  What you name, or what your
     configuration and script say, narrows the answer; the rest is listed as "applies if".
 
-    Exit code 0: nothing applies; 1: something does or may; 2: wrong usage or bad input.
+    Exit code 0: nothing applies; 1: something does or may, or it cannot be told; 2: wrong usage or
+    bad input.
     """
     from trl_compat import sources
     from trl_compat.doctor import configs, evidence, records, scripts
@@ -76,12 +84,12 @@ def doctor(
     have = [sources.read(file) for file in files] or [sources.installed(python)]
     for source in have:
         sources.refuse_doubtful(source)
-    reports = [
-        examine(s, conditions.values, records.shipped(), evidence.shipped(), conditions.notes)
-        for s in have
-    ]
+    own, broken = records.of_folder(folder) if folder else ({}, [])
+    known = {**records.shipped(), **own}
+    notes = [*conditions.notes, *broken]
+    reports = [examine(s, conditions.values, known, evidence.shipped(), notes) for s in have]
     click.echo(render(reports, form), nl=False)
-    sys.exit(EXIT_FINDINGS if any(report.findings for report in reports) else EXIT_OK)
+    sys.exit(EXIT_OK if all(report.clear for report in reports) else EXIT_FINDINGS)
 
 
 def _say(conditions: object, name: str, value: object) -> None:

@@ -31,7 +31,9 @@ def read_accelerate(path: Path, conditions: Conditions) -> None:
     data = _mapping(path)
     who = str(path)
     kind = data.get("distributed_type")
-    if kind is None:
+    # YAML reads a bare NO as false.
+    kind = "NO" if kind is False else kind
+    if not isinstance(kind, str):
         raise BadInput(f"{path}: no distributed_type in it; is it a file of `accelerate config`?")
     if kind == "NO":
         conditions.say("strategy", ("none",), who)
@@ -44,16 +46,25 @@ def read_accelerate(path: Path, conditions: Conditions) -> None:
     if isinstance(data.get("num_processes"), int):
         conditions.say("world_size", (data["num_processes"],), who)
     if kind == "DEEPSPEED":
-        _deepspeed_part(path, data.get("deepspeed_config") or {}, conditions)
+        _deepspeed_part(path, _part(path, data, "deepspeed_config"), conditions)
     if kind == "FSDP":
         # accelerate takes 1 where the file says nothing.
-        version = (data.get("fsdp_config") or {}).get("fsdp_version", 1)
+        version = _part(path, data, "fsdp_config").get("fsdp_version", 1)
+        if version not in (1, 2):
+            raise BadInput(f"{path}: fsdp_version is {version!r}; 1 or 2")
         conditions.say("fsdp_version", (version,), who)
+
+
+def _part(path: Path, data: dict[str, Any], name: str) -> dict[str, Any]:
+    part = data.get(name) or {}
+    if not isinstance(part, dict):
+        raise BadInput(f"{path}: {name} is no mapping")
+    return part
 
 
 def _deepspeed_part(path: Path, part: dict[str, Any], conditions: Conditions) -> None:
     named = part.get("deepspeed_config_file")
-    if named:
+    if isinstance(named, str) and named:
         inner = Path(named)
         found = next((p for p in (inner, path.parent / inner) if p.is_file()), None)
         if found is None:
@@ -79,7 +90,7 @@ def read_deepspeed(path: Path, conditions: Conditions) -> None:
         raise BadInput(f"{path}: not a DeepSpeed configuration")
     conditions.say("strategy", ("deepspeed",), str(path))
     stage = zero.get("stage", 0)
-    if stage in (0, 1, 2, 3) and not isinstance(stage, bool):
+    if isinstance(stage, int) and stage in (0, 1, 2, 3) and not isinstance(stage, bool):
         conditions.say("zero_stage", (stage,), str(path))
     elif stage != "auto":
         raise BadInput(f"{path}: zero_optimization.stage is {stage!r}; 0, 1, 2 or 3")

@@ -61,6 +61,7 @@ class Diagnosis:
         when: the open conditions as clauses, any of which is enough; empty if nothing is open.
         sees: what the user would see.
         actions: what to do, the best first.
+        not_fixes: what is recommended somewhere and does not help, with the reason.
         seen: where and when it was really seen.
     """
 
@@ -70,6 +71,7 @@ class Diagnosis:
     when: tuple[str, ...]
     sees: str
     actions: tuple[Action, ...]
+    not_fixes: tuple[str, ...]
     seen: str
 
 
@@ -87,6 +89,11 @@ class Report:
     def findings(self) -> tuple[Diagnosis, ...]:
         """What applies, or would under conditions that nobody named."""
         return tuple(d for d in self.diagnoses if d.status in FOUND)
+
+    @property
+    def clear(self) -> bool:
+        """Nothing applies, and that is certain."""
+        return not self.diagnoses
 
 
 FOUND = (Status.APPLIES, Status.APPLIES_IF)
@@ -136,6 +143,7 @@ def _diagnosis(
         when=tuple(clause for clause in when if clause),
         sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in mine))),
         actions=tuple(_actions(record, source, named)) if status in FOUND else (),
+        not_fixes=tuple(w.why for w in record.wrong_fixes if covers(w.where, source)),
         seen=_seen(record, source, runs),
     )
 

@@ -89,7 +89,7 @@ def _steps(source: Source, run: Run, package: str) -> float:
     if commit is not None:
         return 0.0 if same_commit(theirs.rpartition("@")[2], commit) else 1.0
     if version is None or theirs.startswith("git+"):
-        return 1.0 if version is not None or not source.absent(package) else 0.0
+        return 1.0
     known = releases.known().of(package)
     ours, other = sorted((Version(version.public), Version(theirs)))
     if ours == other:
@@ -106,5 +106,6 @@ def _differences(source: Source, run: Run) -> list[str]:
         short = theirs.rpartition("@")[2][:9] if theirs.startswith("git+") else theirs
         version = source.version(package)
         have = (version and str(version)) or (source.commit(package) or "")[:9]
-        said.append(f"{package} {have or 'of unknown version'} → {short}")
+        none = "not installed" if source.absent(package) else "of unknown version"
+        said.append(f"{package} {have or none} → {short}")
     return said

@@ -71,6 +71,15 @@ class Patch:
 
 
 @dataclass(frozen=True)
+class WrongFix:
+    """What is recommended somewhere and does not help, and why."""
+
+    name: str
+    why: str
+    where: Where
+
+
+@dataclass(frozen=True)
 class Avoidance:
     """Other versions, or an option."""
 
@@ -93,7 +102,7 @@ class Record:
     blocks: tuple[Block, ...]
     patches: tuple[Patch, ...]
     avoid: tuple[Avoidance, ...]
-    wrong_fixes: Mapping[str, str]
+    wrong_fixes: tuple[WrongFix, ...]
     references: tuple[str, ...]
 
 
@@ -113,10 +122,15 @@ def parse(data: Mapping[str, Any]) -> Record:
         for block in data["blocks"]
     )
     patches = tuple(Patch(**{**p, "where": Where(**p["where"])}) for p in data["patches"])
-    avoid = tuple(Avoidance(**way) for way in data["avoid"])
-    references = tuple(data["references"])
-    whole = {"blocks": blocks, "patches": patches, "avoid": avoid, "references": references}
-    return Record(**{**data, **whole})
+    wrong = tuple(WrongFix(**{**w, "where": Where(**w["where"])}) for w in data["wrong_fixes"])
+    parts = {
+        "blocks": blocks,
+        "patches": patches,
+        "avoid": tuple(Avoidance(**way) for way in data["avoid"]),
+        "wrong_fixes": wrong,
+        "references": tuple(data["references"]),
+    }
+    return Record(**{**data, **parts})
 
 
 @cache
@@ -124,6 +138,15 @@ def shipped() -> dict[str, Record]:
     """Every record that is shipped, by id; withdrawn ones are not."""
     text = (SHIPPED / "advisories.json").read_text(encoding="utf-8")
     return {data["id"]: parse(data) for data in json.loads(text)["records"]}
+
+
+def of_folder(folder: Path) -> tuple[dict[str, Record], list[str]]:
+    """Records of somebody's own, one YAML file each, and a sentence for each that is left out."""
+    from trl_compat.advisories import compiled, load_leniently
+
+    catalogue, broken = load_leniently(folder)
+    data = json.loads(json.dumps(compiled.advisories(catalogue)))
+    return {record["id"]: parse(record) for record in data["records"]}, broken
 
 
 def shipped_record(failure: str) -> Record:

@@ -53,14 +53,16 @@ def versions(source: Source) -> str:
 
 def _headline(report: Report) -> str:
     counts = {s: sum(d.status is s for d in report.diagnoses) for s in Status}
-    if not report.findings:
-        return f"no known failure applies{_conditions(report)}"
     parts = []
+    if not report.findings:
+        parts.append(f"no known failure applies{_conditions(report)}")
     if counts[Status.APPLIES]:
         parts.append(f"{_failures(counts[Status.APPLIES])}{_conditions(report)}")
     if counts[Status.APPLIES_IF]:
         more = "more " if parts else ""
         parts.append(f"{_failures(counts[Status.APPLIES_IF], more)} depending on what you use")
+    if counts[Status.CANNOT_TELL]:
+        parts.append(f"of {counts[Status.CANNOT_TELL]} it cannot be told")
     return ", ".join(parts)
 
 
@@ -105,6 +107,8 @@ def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
     for number, action in enumerate(diagnosis.actions):
         yield f"  {'or: ' if number else 'fix: '}{action.text}"
         yield from (f"      {line}" for line in action.code.rstrip().splitlines())
+    if diagnosis.status is Status.APPLIES:
+        yield from (f"  not a fix: {why}" for why in diagnosis.not_fixes)
 
 
 def _markdown(report: Report) -> Iterator[str]:
@@ -165,6 +169,7 @@ def _json(report: Report) -> dict[str, Any]:
                 "sees": d.sees,
                 "seen": d.seen,
                 "actions": [{"text": a.text, "code": a.code} for a in d.actions],
+                "not_fixes": list(d.not_fixes),
                 "references": list(d.record.references),
             }
             for d in report.diagnoses

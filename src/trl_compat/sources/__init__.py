@@ -51,13 +51,20 @@ def _lock(path: Path) -> Source:
     from trl_compat.sources.files import toml_of
 
     data = toml_of(path)
-    if "lock-version" in data:
-        return pylock.read(path, data)
     listed = isinstance(data.get("package"), list)
-    if "lock-version" in data.get("metadata", {}) and listed:
-        return poetry_lock.read(path, data)
-    if "version" in data and (listed or "requires-python" in data):
-        return uv_lock.read(path, data)
+    try:
+        if "lock-version" in data:
+            return pylock.read(path, data)
+        if "metadata" in data and listed and "lock-version" in data["metadata"]:
+            return poetry_lock.read(path, data)
+        if "version" in data and (listed or "requires-python" in data):
+            return uv_lock.read(path, data)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # TOML of another shape than the tools write: no reader asks for each part whether it is
+        # what its format says.
+        raise BadInput(
+            f"{path}: not a lock that can be read ({type(error).__name__}: {error}); lock again"
+        ) from None
     raise BadInput(
         f"{path}: neither uv.lock, pylock.toml nor poetry.lock; write what is installed to a file "
         "that is: pip freeze > requirements.txt"

@@ -21,7 +21,7 @@ from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Pins, Source
 
-ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
+ASK = "import json, sys; print(json.dumps(['%d.%d.%d' % sys.version_info[:3], sys.path]))"
 
 
 def installed(python: Path | None = None) -> Source:
@@ -82,8 +82,11 @@ def _package(package: str, distribution: Distribution, pins: Pins) -> None:
         except InvalidVersion:
             return
         return
-    origin: dict[str, Any] = json.loads(distribution.read_text("direct_url.json") or "{}")
-    vcs, folder = origin.get("vcs_info"), origin.get("dir_info")
+    try:
+        origin: dict[str, Any] = json.loads(distribution.read_text("direct_url.json") or "{}")
+        vcs, folder = origin.get("vcs_info"), origin.get("dir_info")
+    except (ValueError, AttributeError):
+        raise BadInput(f"{pins.name}: {package}: its direct_url.json cannot be read") from None
     if vcs:
         pins.git(package, origin["url"], vcs.get("commit_id"))
     elif Version(version).is_devrelease:

@@ -69,8 +69,8 @@ class Source:
 
     def absent(self, package: str) -> bool:
         """Whether the package is certainly not installed."""
-        named = package in self.versions or package in self.commits or package in self.unpinned
-        return self.complete and not named
+        known = {*self.versions, *self.commits, *self.unpinned, "python"}
+        return self.complete and package not in known
 
 
 class Pins:
@@ -84,18 +84,18 @@ class Pins:
         self.notes: list[str] = []
 
     def exact(self, package: str, version: str) -> None:
-        """The package at this release."""
+        """The package at this release; what is wrong with one not under test is only noted."""
         package = canonicalize_name(package)
         try:
             parsed = Version(version)
         except InvalidVersion:
-            raise BadInput(f"{self.name}: {package} {version}: not a version") from None
+            self._refuse(package, f"{package} {version}: not a version")
+            return
         known = self.versions.get(package)
         if known is not None and Version(known) != parsed:
-            raise BadInput(
-                f"{self.name}: two versions of {package}, {known} and {parsed}, both for this "
-                f"Python and platform; {HOW_TO_PIN}"
-            )
+            both = f"two versions of {package}, {known} and {parsed}, both for this machine"
+            self._refuse(package, f"{both}; {HOW_TO_PIN}" if package in PACKAGES else both)
+            return
         self.versions[package] = str(parsed)
         self._one_origin(package)
 
@@ -113,7 +113,7 @@ class Pins:
         value = f"git+{url.removeprefix('git+')}@{commit}"
         known = self.commits.get(package)
         if known is not None and known != value:
-            raise BadInput(f"{self.name}: {package} comes from git twice, {known} and {value}")
+            self._refuse(package, f"{package} comes from git twice, {known} and {value}")
         self.commits[package] = value
         self._one_origin(package)
 
@@ -130,7 +130,8 @@ class Pins:
             self.undecided(package, f"{package} comes from {url}, whose name has no version")
             return
         if name != package:
-            raise BadInput(f"{self.name}: {package} is to come from {file}, which is {name}")
+            self._refuse(package, f"{package} is to come from {file}, which is {name}")
+            return
         self.exact(package, str(version))
 
     def undecided(self, package: str, why: str) -> None:
@@ -147,6 +148,11 @@ class Pins:
             raise BadInput(f"{self.name}: '{requires_python}' is no range of Pythons") from None
         if not allowed:
             self.note(f"its markers were read for Python {here}, but it asks for {requires_python}")
+
+    def _refuse(self, package: str, why: str) -> None:
+        if package in PACKAGES:
+            raise BadInput(f"{self.name}: {why}")
+        self.note(why)
 
     def note(self, sentence: str) -> None:
         """Something that a reader should know."""
@@ -173,15 +179,13 @@ class Pins:
             joined = SpecifierSet(",".join(s for s in specifiers if s))
             version = self.versions.get(package)
             if version is not None and not joined.contains(version, prereleases=True):
-                raise BadInput(
-                    f"{self.name}: {package} is pinned to {version} and wanted as {joined}"
-                )
+                self._refuse(package, f"{package} is pinned to {version} and wanted as {joined}")
             if version is None and package not in self.commits:
                 unpinned[package] = str(joined)
         if required and not {required} & {*self.versions, *self.commits, *unpinned}:
             raise BadInput(
-                f"{self.name}: no {required.upper()} in it (as far as its markers apply here), so "
-                "there is nothing to say about it"
+                f"{self.name}: no {required.upper()} in it (as far as its markers apply here); "
+                "name a lock that has it, or an interpreter: --python PATH"
             )
         return Source(
             name=self.name,
@@ -197,7 +201,5 @@ class Pins:
 
     def _one_origin(self, package: str) -> None:
         if package in self.versions and package in self.commits:
-            raise BadInput(
-                f"{self.name}: {package} is both {self.versions[package]} and "
-                f"{self.commits[package]}; {HOW_TO_PIN}"
-            )
+            both = f"{package} is both {self.versions[package]} and {self.commits[package]}"
+            self._refuse(package, f"{both}; {HOW_TO_PIN}")

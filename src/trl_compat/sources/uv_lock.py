@@ -40,6 +40,10 @@ def read(path: Path, data: dict[str, Any]) -> Source:
 
 
 def _reached(data: Entry, entries: list[Entry], path: Path) -> list[Entry]:
+    """The entries that the projects lead to, here.
+
+    A package under test that only an extra brings comes last: one version of it is its version.
+    """
     by_name: dict[str, list[Entry]] = {}
     for entry in entries:
         by_name.setdefault(entry["name"], []).append(entry)
@@ -50,9 +54,16 @@ def _reached(data: Entry, entries: list[Entry], path: Path) -> list[Entry]:
     if not todo:
         return entries
     reached: dict[int, Entry] = {}
-    while todo:
+    chosen_by_extra: set[str] = set()
+    while todo or chosen_by_extra:
+        if not todo:
+            name = chosen_by_extra.pop()
+            todo = [] if any(e["name"] == name for e in reached.values()) else [{"name": name}]
+            continue
         edge = todo.pop()
         if not _applies(edge.get("marker"), path):
+            if "extra" in edge["marker"] and edge["name"] in PACKAGES:
+                chosen_by_extra.add(edge["name"])
             continue
         found = [e for e in by_name.get(edge["name"], ()) if _is_meant(edge, e)]
         if len(found) > 1 and edge["name"] in PACKAGES:
