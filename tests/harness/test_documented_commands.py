@@ -3,8 +3,8 @@
 *Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
 ``plan`` and ``bench``, which build environments (what they do is executed by tests of their own).
 
-``doctor`` finds something in the files of a user that stand there, which is its exit code 1; what it
-says of this environment, which has no TRL, is that.
+``doctor`` finds something in the files of a user that stand there, which is its exit code 1; it
+says of this environment that it has no TRL.
 
 *Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not
 executed: those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of
