@@ -162,7 +162,8 @@ def test_annotations_name_file_and_line(tmp_path: Path) -> None:
     words = ("requirements.txt", "--format", "github", "--trainer", "PPO", "--zero-stage", "3")
     done = doctor(tmp_path, *words, text="torch==2.4.1\n" + OLD.replace("torch==2.4.1\n", ""))
     first = done.stdout.splitlines()[0]
-    assert first.startswith("::error file=requirements.txt,line=2,title=ppo-zero3-save%3A ")
+    assert first.startswith("::error file=requirements.txt,line=2,title=PPO under DeepSpeed")
+    assert "::ppo-zero3-save: " in first
     assert "%0AFix: " in first
 
 

@@ -14,7 +14,7 @@ from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Source
 
 if TYPE_CHECKING:
-    from trl_compat.report.findings import Level
+    from trl_compat.report.findings import Finding, Level
 
 FORMATS = ("text", "markdown", "json", "github", "sarif")
 
@@ -30,9 +30,13 @@ def render(reports: Sequence[Report], form: str) -> str:
             data = {"schema_version": 1, "reports": [_json(report) for report in reports]}
             return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
         case "github":
-            return "".join(f"{line}\n" for report in reports for line in _github(report))
+            from trl_compat.report import workflow_commands
+
+            return workflow_commands.render(_findings(reports))
         case "sarif":
-            return _sarif(reports)
+            from trl_compat.report import sarif
+
+            return sarif.render(_findings(reports))
     raise AssertionError(form)
 
 
@@ -179,7 +183,7 @@ def _json(report: Report) -> dict[str, Any]:
 
 def _message(diagnosis: Diagnosis) -> str:
     """One finding in sentences, for annotations and code scanning."""
-    parts = [diagnosis.record.summary]
+    parts = [f"{diagnosis.record.id}: {diagnosis.record.summary}"]
     if diagnosis.when:
         parts.append(f"Applies if {'; or if '.join(diagnosis.when)}.")
     parts.append(f"{diagnosis.seen[0].upper()}{diagnosis.seen[1:]}.")
@@ -205,23 +209,8 @@ def _place(source: Source) -> tuple[str, int | None]:
     return name, next((n for n, line in enumerate(lines, 1) if pattern.match(line)), None)
 
 
-def _github(report: Report) -> Iterator[str]:
-    words = {"error": "error", "warning": "warning", "note": "notice"}
-    name, line = _place(report.source)
-    where = "" if report.source.path is None else f"file={_escape(name, True)},line={line or 1},"
-    for d in report.diagnoses:
-        title = _escape(f"{d.record.id}: {d.record.title}", True)
-        yield f"::{words[_level(d)]} {where}title={title}::{_escape(_message(d))}"
-
-
-def _escape(text: str, value: bool = False) -> str:
-    """What a workflow command needs escaped, in its message or in the value of a property."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if value else text
-
-
-def _sarif(reports: Sequence[Report]) -> str:
-    from trl_compat.report import sarif
+def _findings(reports: Sequence[Report]) -> list[Finding]:
+    """What is found in the shape that reports share."""
     from trl_compat.report.findings import Finding
 
     findings = []
@@ -239,4 +228,4 @@ def _sarif(reports: Sequence[Report]) -> str:
                     location=f"{name}:{line}" if line else name,
                 )
             )
-    return sarif.render(findings)
+    return findings
