@@ -56,7 +56,7 @@ def versions(source: Source) -> str:
 
 
 def _headline(report: Report) -> str:
-    counts = {s: sum(d.status is s for d in report.diagnoses) for s in Status}
+    counts = {s: sum(d.status is s for d in report.counted) for s in Status}
     parts = []
     if not report.findings:
         parts.append(f"no known failure applies{_conditions(report)}")
@@ -89,10 +89,19 @@ def _text(report: Report) -> Iterator[str]:
         yield f"note: {note}"
     yield ""
     yield _headline(report)
-    for diagnosis in report.diagnoses:
+    for diagnosis in report.counted:
         yield ""
         yield from _text_of(diagnosis)
+    for failure, reason in _ignored(report).items():
+        yield ""
+        yield f"ignored: {failure} {reason}"
     yield ""
+
+
+def _ignored(report: Report) -> dict[str, str]:
+    """The failures that would count if the project did not accept them."""
+    found = (d.record.id for d in report.diagnoses)
+    return {i: report.ignored[i] for i in found if i in report.ignored}
 
 
 def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
@@ -124,10 +133,10 @@ def _markdown(report: Report) -> Iterator[str]:
     for note in report.notes:
         yield f"\n> {_inline(note)}"
     yield ""
-    if report.diagnoses:
+    if report.counted:
         yield "| failure | how bad | applies | what to do |"
         yield "|---|---|---|---|"
-    for diagnosis in report.diagnoses:
+    for diagnosis in report.counted:
         record = diagnosis.record
         link = f"[{record.id}]({record.references[0]})" if record.references else record.id
         when = "; or ".join(f"if {clause}" for clause in diagnosis.when) or "yes"
@@ -137,6 +146,8 @@ def _markdown(report: Report) -> Iterator[str]:
         bad = SEVERITY_WORDS[diagnosis.severity]
         yield f"| {link}: {_inline(record.title)} | {bad} | {_inline(when)} | {todo} |"
     yield ""
+    for failure, reason in _ignored(report).items():
+        yield f"Ignored: {failure} {_inline(reason)}.\n"
 
 
 def _inline(text: str) -> str:
@@ -173,6 +184,7 @@ def _json(report: Report) -> dict[str, Any]:
                 "sees": d.sees,
                 "seen": d.seen,
                 "actions": [{"text": a.text, "code": a.code} for a in d.actions],
+                "ignored": report.ignored.get(d.record.id),
                 "not_fixes": list(d.not_fixes),
                 "references": list(d.record.references),
             }
@@ -216,7 +228,7 @@ def _findings(reports: Sequence[Report]) -> list[Finding]:
     findings = []
     for report in reports:
         name, line = _place(report.source)
-        for d in report.diagnoses:
+        for d in report.counted:
             references = d.record.references
             findings.append(
                 Finding(
