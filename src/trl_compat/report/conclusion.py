@@ -22,8 +22,7 @@ MOST = 10
 def table(document: results.Results, cells: Sequence[results.CellResult]) -> Table:
     """Stacks × failures, the newest stack first."""
     failures = sorted({cell.failure for cell in cells})
-    title = "does it work?  (* every failing cell has a fix that was proven)"
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    shown = Table(box=box.SIMPLE_HEAD)
     shown.add_column("stack", no_wrap=True)
     for failure in failures:
         shown.add_column(failure, overflow="fold", min_width=9)
