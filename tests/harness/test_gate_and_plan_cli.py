@@ -42,7 +42,8 @@ def test_wrong_usage_exits_with_2(words: list[str], said: str) -> None:
 def test_a_plan_offline_is_quick_and_exits_by_its_answer(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(PINNED)
-    found = run("plan", "--from", str(lock), "--to", "trl==1.12.*", "--offline")
+    words = ("--to", "trl==1.12.*", "--trainer", "GRPO", "--offline")
+    found = run("plan", "--from", str(lock), *words)
     assert (found.returncode, found.stderr) == (0, "")
     assert "→ 1.12.0" in found.stdout
     none = run("plan", "--from", str(lock), "--to", "trl>1.12", "--trainer", "PPO", "--offline")
