@@ -9,6 +9,7 @@ from trl_compat.runtime import weights
 
 from .declaration import breaks
 from .spoiling import (
+    gather_for_good,
     in_place_of_helper,
     lose_a_hook,
     no_learning_rate,
@@ -45,11 +46,7 @@ def a_hook_is_lost(rank: Any, reproduction: Any) -> None:
 
 @breaks("sharded-again", within="check_restored", variant="zero3-helper")
 def a_parameter_stays_whole(rank: Any, reproduction: Any) -> None:
-    def gather(bare: Any) -> None:
-        parameter = next(bare.parameters())
-        parameter.all_gather([parameter])
-
-    after_the_block(gather)
+    after_the_block(gather_for_good)
 
 
 @breaks("trained", within="train", variant="zero2-train")

@@ -74,6 +74,12 @@ def change_one_number(parameter: Any) -> None:
             parameter.data.view(-1)[0] += 1
 
 
+def gather_for_good(model: Any) -> None:
+    """Makes one parameter of a model that ZeRO-3 has sharded whole; every rank must call it."""
+    parameter = next(model.parameters())
+    parameter.all_gather([parameter])
+
+
 def lose_a_hook(model: Any) -> None:
     """Takes one forward hook off a model."""
     hooks_of_some_module(model).popitem()

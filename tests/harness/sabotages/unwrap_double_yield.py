@@ -11,6 +11,7 @@ from trl_compat.runtime import strategies, trainers
 from .declaration import breaks
 from .spoiling import (
     change_one_number,
+    gather_for_good,
     hooks_of_some_module,
     in_place_of_helper,
     lose_a_hook,
@@ -159,11 +160,12 @@ def a_hook_is_lost_by_an_exception(rank: Any, reproduction: Any) -> None:
 
 
 @breaks("released", within="restores_after_exception", variant=AFTER_EXCEPTION, fix=FIX)
-def a_parameter_is_never_released(rank: Any, reproduction: Any) -> None:
-    def keep(bench: Any, *_: Any) -> None:
-        next(bench.engine.module.parameters()).ds_persist = True
+def a_forward_leaves_a_parameter_whole(rank: Any, reproduction: Any) -> None:
+    def gather_afterwards(bench: Any, *_: Any) -> None:
+        model = bench.engine.module
+        model.register_forward_hook(lambda module, inputs, out: gather_for_good(model))
 
-    upon(reproduction, "build_bench", keep)
+    upon(reproduction, "build_bench", gather_afterwards)
 
 
 @breaks(
@@ -232,16 +234,10 @@ def a_stage_less_than_was_asked_for(rank: Any, reproduction: Any) -> None:
 
 
 @breaks("sharded", within="strategies.assert_engine", variant="yields-once")
-def small_parameters_stay_whole(rank: Any, reproduction: Any) -> None:
-    config = strategies.deepspeed_config
+def a_parameter_stays_whole(rank: Any, reproduction: Any) -> None:
+    from accelerate import Accelerator
 
-    def with_threshold(stage: int) -> dict[str, Any]:
-        settings = config(stage)
-        # DeepSpeed's own default, with which tiny models are not sharded at all.
-        settings["zero_optimization"]["stage3_param_persistence_threshold"] = 100_000
-        return settings
-
-    strategies.deepspeed_config = with_threshold
+    upon(Accelerator, "prepare", lambda prepared, *_: gather_for_good(prepared[0].module))
 
 
 @breaks("loaded-weights", within="weights.assert_loaded", variant="yields-once")
