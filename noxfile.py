@@ -63,6 +63,13 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session
+def mutations(session: nox.Session) -> None:
+    """Breaks every check and every signature, one at a time: some test must turn red."""
+    session.install("-e", ".[tests]")
+    session.run("python", "-m", "tests.mutations", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style and types."""
     session.install("-e", ".[tests,lint]")
