@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from tests.harness.conftest import ROOT
 from trl_compat.doctor import configs, scripts
 from trl_compat.doctor.conditions import Conditions
 from trl_compat.errors import BadInput
@@ -174,6 +176,16 @@ def test_bad_input_is_one_sentence(
 def test_a_release_newer_than_the_list_is_said_to_be_so(tmp_path: Path) -> None:
     done = doctor(tmp_path, "requirements.txt", text=NEW.replace("5.23.0", "77.0"))
     assert "note: transformers 77.0 is newer than the newest known release" in done.stdout
+
+
+@pytest.mark.parametrize("text", [OLD, NEW, "trl>=0.1\n", "trl==1.16.0\ntorch==2.6.0\n"])
+def test_the_json_is_what_its_published_schema_says(tmp_path: Path, text: str) -> None:
+    path = ROOT / "src" / "trl_compat" / "schema" / "doctor-1.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for words in ((), ("--trainer", "PPO", "--zero-stage", "3"), ("--strategy", "ddp")):
+        found = json.loads(doctor(tmp_path, *JSON, *words, text=text).stdout)
+        jsonschema.validate(found, schema)
 
 
 def test_annotations_name_file_and_line(tmp_path: Path) -> None:
