@@ -142,6 +142,7 @@ def test_what_cannot_be_told_is_not_green(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "no known failure applies" in done.stdout
     assert "it cannot be told" in done.stdout
+    assert "nearest stack" not in done.stdout  # to no version in particular
 
 
 def test_an_unexamined_commit_is_not_judged_by_ranges(tmp_path: Path) -> None:

@@ -246,9 +246,11 @@ def _with(source: Source, package: str, version: Version) -> Source:
 def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:
     """Where it was seen, the very versions before the nearest others."""
     met = tuple(run for run in runs if record.id in run.found)
+    if not met:
+        return "not run in the results that are shipped; known from the references"
     closest = evidence.nearest(source, met)
     if closest is None:
-        return "not run in the results that are shipped; known from the references"
+        return f"seen on {', '.join(run.name for run in met)}"
     found = closest.run.found[record.id]
     ranks = ", ".join(found.evidence)
     proven = f"; fix proven there: {', '.join(found.patches)}" if found.patches else ""
