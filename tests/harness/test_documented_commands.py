@@ -1,7 +1,11 @@
 """Every command shown in README, CONTRIBUTING and docs/ works as it stands.
 
 *Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
-``plan`` and ``bench``, which build environments (what they do is executed by tests of their own).
+``plan`` and ``bench``, which build environments, and ``doctor``, which looks at the user's own
+files (what these do is executed by tests of their own).
+
+``doctor`` finds something in the files of a user that stand there, which is its exit code 1; it
+says of this environment that it has no TRL.
 
 *Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not
 executed: those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of
@@ -23,6 +27,7 @@ import click
 import pytest
 import yaml
 
+from tests.harness import lock_texts
 from tests.harness.conftest import ROOT
 from tests.harness.test_documents import PAGES
 from trl_compat import advisories, matrix
@@ -50,6 +55,16 @@ COMMANDS = [
 ]
 
 
+PINS = {"trl": "0.12.2", "transformers": "4.46.3", "accelerate": "0.34.2", "deepspeed": "0.15.2"}
+FILES_OF_A_USER = {
+    "requirements.txt": lock_texts.requirements(PINS),
+    "uv.lock": lock_texts.uv_lock(PINS),
+    "train.py": "from trl import PPOTrainer\ntrainer = PPOTrainer()\n",
+    "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n",
+    "zero3.json": '{"zero_optimization": {"stage": 3}}',
+}
+
+
 def sessions() -> set[str]:
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -63,6 +78,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "reports").mkdir()
     for name in ("matrix.yaml", "reports/results.json"):
         shutil.copy(ROOT / name, folder / name)
+    for name, text in FILES_OF_A_USER.items():
+        (folder / name).write_text(text)
     subprocess.run(["trl-compat", "report"], cwd=folder, check=True, env=with_ours())
     return folder
 
@@ -89,8 +106,14 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
     match words:
         case ["trl-compat", "matrix", *rest]:
             plan_cells(rest)
-        case ["trl-compat", "gate" | "plan" | "bench" as name, *rest]:
+        case ["trl-compat", "gate" | "plan" | "bench" | "doctor" as name, *rest]:
             parsed(name, rest)
+        case ["trl-compat", "doctor", *files]:
+            done = subprocess.run(
+                words, cwd=copy, env=with_ours(), capture_output=True, text=True, check=False
+            )
+            assert done.returncode == (1 if files else 2), done.stderr
+            assert ("ppo-zero3-save" in done.stdout) if files else ("no TRL in it" in done.stderr)
         case ["trl-compat", *_]:
             done = subprocess.run(
                 words, cwd=copy, env=with_ours(), capture_output=True, text=True, check=False

@@ -77,7 +77,7 @@ class Gate:
         self.failures = choose("failure", request.failures, self.catalogue.failures)
         choose("model", request.models, self.table.models)
         self.wanted = concerned.usage(self.catalogue, request.trainers, request.strategies)
-        self.accepted = ignores.read(request.pyproject, self.catalogue.failures)
+        self.accepted = ignores.read(request.pyproject, self.catalogue.records)
 
     def answer(self) -> GateReport:
         """The report; cells are run only if two different stacks can be made."""

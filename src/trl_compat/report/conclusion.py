@@ -22,8 +22,7 @@ MOST = 10
 def table(document: results.Results, cells: Sequence[results.CellResult]) -> Table:
     """Stacks × failures, the newest stack first."""
     failures = sorted({cell.failure for cell in cells})
-    title = "does it work?  (* every failing cell has a fix that was proven)"
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    shown = Table(box=box.SIMPLE_HEAD)
     shown.add_column("stack", no_wrap=True)
     for failure in failures:
         shown.add_column(failure, overflow="fold", min_width=9)
@@ -126,7 +125,9 @@ def what_next(
             f"{_near(reports / 'evidence')}, then run them again by the command beside them"
         )
     elif cells:
-        yield "every cell that ran is as its advisory says"
+        green = any(c.outcome in (Outcome.PASS, Outcome.REPRODUCED) for c in cells)
+        rest = "" if green else "; nothing passed or failed as recorded, so this is not green"
+        yield f"every cell that ran is as its advisory says{rest}"
     if cells:
         yield f"reports: {_near(reports / 'compatibility.html')} (to read), results.json (the data)"
 

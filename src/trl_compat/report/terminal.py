@@ -111,7 +111,8 @@ class Display:
             stack, _, rest = name.partition("__")
             # The first cell of a stack waits until its environment is there.
             what = rest.replace("__", " · ") if stack in self._ready else "preparing the stack"
-            lines.append(Text(f"  {stack}  {what}  {now - since:.0f} s", style="dim"))
+            line = f"  {now - since:3.0f} s  {stack}  {what}"
+            lines.append(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))
         return Group(self._progress, *lines)
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
@@ -126,8 +127,8 @@ class Display:
             self._live.refresh()
         elif stack not in self._announced and self._verbosity > QUIET:
             self.console.print(f"[dim]stack {escape(stack)}: preparing its environment[/]")
-        if self._verbosity >= VERBOSE:
-            self.console.print(f"[dim]begins {escape(name)}[/]")
+        if self._live is None and self._verbosity >= VERBOSE:
+            self.console.print(f"[dim]begins {escape(name)}[/]", soft_wrap=True)
         self._announced.add(stack)
 
     def confirming(self, count: int) -> None:
@@ -164,14 +165,15 @@ class Display:
             for line in what_matters(cell, verdict):
                 self.console.print(f"      {escape(line)}", soft_wrap=True)
         elif self._verbosity >= VERBOSE and verdict.error is not None:
-            self.console.print(f"      [dim]{escape(raised(verdict))}[/]")
+            self.console.print(f"      [dim]{escape(raised(verdict))}[/]", soft_wrap=True)
 
     def _print_cell(self, cell: Cell, verdict: Verdict, seconds: float) -> None:
         place = f"[{self._reused + self._done}/{self._total}]"
         mark = verdict.outcome.folded
         self.console.print(
             f"[dim]{escape(place)}[/] {mark} [{conclusion.STYLE[mark]}]{verdict.outcome}[/]  "
-            f"{escape(label(cell))}  [dim]{seconds:.1f} s[/]"
+            f"{escape(label(cell))}  [dim]{seconds:.1f} s[/]",
+            soft_wrap=True,
         )
 
     def _print_end_of(self, text: object, lines: int = 3) -> None:
@@ -196,6 +198,7 @@ class Display:
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
         if self._verbosity > QUIET and cells:
             self.console.print()
+            self.console.print("does it work?  (* every failing cell has a fix that was proven)")
             self.console.print(conclusion.table(document, cells))
         self.console.print(
             f"{len(cells)} of {self._total} cells in {minutes} min {seconds} s "
