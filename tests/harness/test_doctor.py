@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from tests.harness.conftest import ROOT
 from trl_compat.doctor import configs, scripts
 from trl_compat.doctor.conditions import Conditions
 from trl_compat.errors import BadInput
@@ -117,11 +119,30 @@ def test_records_of_ones_own_count_and_a_broken_one_is_named(tmp_path: Path) -> 
     assert note.startswith("left out: mine/broken.yaml:")
 
 
+IGNORE = """[tool.trl-compat]
+ignore = [{{failure = "unwrap-double-yield", reason = "we stop at any exception", expires = {}}}]
+"""
+
+
+def test_what_a_project_accepts_for_a_while_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(IGNORE.format("2999-12-31"))
+    done = doctor(tmp_path, "requirements.txt", "--device", "cuda", text=NEW)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no known failure applies" in done.stdout
+    wanted = "ignored: unwrap-double-yield until 2999-12-31: we stop at any exception"
+    assert wanted in done.stdout
+    (tmp_path / "pyproject.toml").write_text(IGNORE.format("2026-01-01"))
+    done = doctor(tmp_path, "requirements.txt", text=NEW)
+    assert done.returncode == 1
+    assert "note: the ignore of unwrap-double-yield expired on 2026-01-01" in done.stdout
+
+
 def test_what_cannot_be_told_is_not_green(tmp_path: Path) -> None:
     done = doctor(tmp_path, "requirements.txt", "--zero-stage", "3", text="trl>=0.1\n")
     assert done.returncode == 1
     assert "no known failure applies" in done.stdout
     assert "it cannot be told" in done.stdout
+    assert "nearest stack" not in done.stdout  # to no version in particular
 
 
 def test_an_unexamined_commit_is_not_judged_by_ranges(tmp_path: Path) -> None:
@@ -158,11 +179,22 @@ def test_a_release_newer_than_the_list_is_said_to_be_so(tmp_path: Path) -> None:
     assert "note: transformers 77.0 is newer than the newest known release" in done.stdout
 
 
+@pytest.mark.parametrize("text", [OLD, NEW, "trl>=0.1\n", "trl==1.16.0\ntorch==2.6.0\n"])
+def test_the_json_is_what_its_published_schema_says(tmp_path: Path, text: str) -> None:
+    path = ROOT / "src" / "trl_compat" / "schema" / "doctor-1.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for words in ((), ("--trainer", "PPO", "--zero-stage", "3"), ("--strategy", "ddp")):
+        found = json.loads(doctor(tmp_path, *JSON, *words, text=text).stdout)
+        jsonschema.validate(found, schema)
+
+
 def test_annotations_name_file_and_line(tmp_path: Path) -> None:
     words = ("requirements.txt", "--format", "github", "--trainer", "PPO", "--zero-stage", "3")
     done = doctor(tmp_path, *words, text="torch==2.4.1\n" + OLD.replace("torch==2.4.1\n", ""))
     first = done.stdout.splitlines()[0]
-    assert first.startswith("::error file=requirements.txt,line=2,title=ppo-zero3-save%3A ")
+    assert first.startswith("::error file=requirements.txt,line=2,title=PPO under DeepSpeed")
+    assert "::ppo-zero3-save: " in first
     assert "%0AFix: " in first
 
 

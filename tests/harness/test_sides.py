@@ -101,6 +101,17 @@ def test_a_freeze_is_taken_as_it_is_and_named_after_its_digest(
     assert sides.side(other, matrix, made).name != side.name
 
 
+def test_a_hashed_file_is_complete_or_refused(
+    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+) -> None:
+    side = sides.side(at(tmp_path / "whole.txt", pins(SIX, "mine")), matrix, made)
+    assert versions_of(side) == SIX
+    assert len(uv) == 1
+    part = {name: version for name, version in SIX.items() if name != "torch"}
+    with pytest.raises(BadInput, match="has TRL, but no torch; TRL needs it"):
+        sides.side(at(tmp_path / "part.txt", pins(part, "mine")), matrix, made)
+
+
 def test_the_hashes_of_a_lock_are_kept(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST, "mine"))
     text = sides.side(path, matrix, made).lock.text

@@ -261,7 +261,7 @@ def test_a_poetry_lock_is_read_with_its_markers(tmp_path: Path) -> None:
         ("version = 2\n[[package]]\nname='trl'\n", "uv.lock", "version 1 is known"),
         ('lock-version = "9.0"\ncreated-by="x"\npackages=[]\n', "pylock.toml", "not supported"),
         ('lock-version = "1.0"\npackages=[]\n', "pylock.toml", "created-by"),
-        ("a = 1\n", "other.lock", "neither uv.lock, pylock.toml nor poetry.lock"),
+        ("a = 1\n", "other.lock", "has not what a uv.lock, pylock.toml or poetry.lock has"),
         ("", "pyproject.toml", "ranges, not versions"),
         (POETRY.replace(" == 'plan9'", " != 'plan9'"), "poetry.lock", "two versions of torch"),
         (POETRY.replace("sys_platform == 'plan9'", "plan9"), "poetry.lock", "poetry.lock: "),

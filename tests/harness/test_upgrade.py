@@ -25,6 +25,13 @@ from trl_compat.upgrade.search import Found, Judge, Versions, search
 
 from .conftest import ROOT
 
+KNOWN = (
+    "accelerator-init-order-deepspeed",
+    "grpo-fsdp-ref-device",
+    "online-dpo-ref-none",
+    "ppo-zero3-save",
+    "zero3-register-hooks-rename",
+)
 OLD = {
     "torch": "2.4.1",
     "trl": "0.12.2",
@@ -176,6 +183,11 @@ def test_releases_that_nothing_tells_apart_are_tried_once() -> None:
     assert tried["peft"] == []
 
 
+def some_records() -> dict[str, Record]:
+    """A few of the shipped records: what else becomes known must not change these tests."""
+    return {name: records.shipped_record(name) for name in KNOWN}
+
+
 def plan(
     to: str,
     resolver: Resolver | None = None,
@@ -188,8 +200,7 @@ def plan(
     if trainers:
         named["trainer"] = trainers
     goal = planning.goal_of(to, source)
-    shipped = records.shipped(), evidence.shipped()
-    return planning.make(source, goal, named, *shipped, resolver)
+    return planning.make(source, goal, named, some_records(), evidence.shipped(), resolver)
 
 
 def test_the_plan_goes_by_what_releases_require_and_what_is_known_to_fail() -> None:
@@ -198,7 +209,7 @@ def test_the_plan_goes_by_what_releases_require_and_what_is_known_to_fail() -> N
     assert str(found.stages[-1].bump).endswith("→ 1.12.0")
     said = render(found, "text")
     assert "accelerator-init-order-deepspeed (if you use the PPO trainer with DeepSpeed)" in said
-    assert "transformers → 5.23.0, 4.57.6" in said
+    assert "transformers → 5.23.0" in said
     assert "trl 0.12.2 requires transformers<4.47.0" in said
     assert "the resolver was not asked" in said
     assert "not run; nearest: " in said
@@ -217,6 +228,7 @@ def test_what_the_resolver_refuses_is_gone_round() -> None:
     found = plan("trl==0.13.*", refuses)
     assert found.stages is None
     assert "trl → 0.13.0: the resolver refuses: because" in render(found, "text")
+    assert "fewer failures count if you say what you use" in render(found, "text")
     assert json.loads(render(found, "json"))["found"] is False
 
 
@@ -230,6 +242,7 @@ def test_a_step_to_versions_that_were_run_says_when() -> None:
 def test_no_way_leads_a_user_of_a_trainer_past_its_end() -> None:
     found = plan("trl>=1.16", trainers=("PPO",), strategies=("zero3",))
     assert found.stages is None
+    assert "fewer failures count" not in render(found, "text")
     assert "trl 1.16.0 has no PPO any more (ppo-zero3-save)" in render(found, "text")
 
 

@@ -93,7 +93,7 @@ def _blocks(advisory: Advisory, masks: tuple[Advisory, ...]) -> Iterator[Json]:
             "hidden": [
                 other
                 for mask in masks
-                for other in _overlaps(inner, mask.affected, mask.id)
+                for other in _overlaps(inner, _certain(mask), mask.id)
                 if not other["conditions"]
             ],
         }
@@ -114,6 +114,11 @@ def implied(inner: Conditions, conditions: Conditions) -> bool:
         name in inner and set(_values(inner[name])) <= set(_values(allowed))
         for name, allowed in conditions.items()
     )
+
+
+def _certain(mask: Advisory) -> list[Affected]:
+    """The scopes in which a mask strikes whenever their conditions hold."""
+    return [scope for scope in mask.affected if not scope.provided]
 
 
 def _overlaps(inner: Conditions, scopes: Iterable[Affected | Absent], by: str) -> Iterator[Json]:

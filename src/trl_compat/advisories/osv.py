@@ -107,7 +107,7 @@ def seen(advisory: Advisory, document: Results) -> Iterator[dict[str, str]]:
 
 def _affected(advisory: Advisory, block: Affected, releases: Releases) -> dict[str, Any]:
     named = {**block.versions, **block.commits}
-    package = "trl" if "trl" in named else next(p for p in PACKAGES if p in named)
+    package = "trl" if "trl" in named else next((p for p in PACKAGES if p in named), "trl")
     also = {p: r for p, r in block.versions.items() if p != package}
     symptom = advisory.symptoms[block.symptom]
     entry: dict[str, Any] = {
@@ -123,11 +123,13 @@ def _affected(advisory: Advisory, block: Affected, releases: Releases) -> dict[s
     if package in block.versions:
         runs = events(package, block.versions[package], releases)
         entry["ranges"] = [{"type": "ECOSYSTEM", "events": run.as_osv()} for run in runs]
-    else:
+    elif package in block.commits:
         # One tree, and nothing about those after it.
         commits = [[{"introduced": c}, {"last_affected": c}] for c in block.commits[package]]
         git = {"type": "GIT", "repo": REPOSITORIES[package]}
         entry["ranges"] = [{**git, "events": run} for run in commits]
+    else:
+        entry["ranges"] = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}]}]
     return entry
 
 

@@ -251,6 +251,7 @@ class Advisory(Record):
     """The record of one failure.
 
     Attributes:
+        schema_version: of this schema; left out, 1.
         summary: who is hit, by what, since when until when.
         cause: why, and what plays no part.
         details: what else is worth knowing.
@@ -263,6 +264,7 @@ class Advisory(Record):
             it and used by nothing.
     """
 
+    schema_version: Literal[1] = 1
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     title: str
     summary: str

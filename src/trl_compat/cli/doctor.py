@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -33,6 +34,13 @@ FILE = click.Path(path_type=Path)
     help="A folder of records of your own, beside those that are shipped.",
 )
 @click.option(
+    "--pyproject",
+    type=FILE,
+    default=Path("pyproject.toml"),
+    show_default=True,
+    help="Where [tool.trl-compat] says which failures to ignore.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "json", "github", "sarif"]),
@@ -46,6 +54,7 @@ def doctor(
     ds_config: Path | None,
     script: Path | None,
     folder: Path | None,
+    pyproject: Path,
     form: str,
     options: tuple[str, ...],
     **named: object,
@@ -86,10 +95,35 @@ def doctor(
         sources.refuse_doubtful(source)
     own, broken = records.of_folder(folder) if folder else ({}, [])
     known = {**records.shipped(), **own}
-    notes = [*conditions.notes, *broken]
-    reports = [examine(s, conditions.values, known, evidence.shipped(), notes) for s in have]
+    ignored, expired = _accepted(pyproject, known)
+    notes = [*conditions.notes, *broken, *expired]
+    reports = [
+        examine(s, conditions.values, known, evidence.shipped(), notes, ignored) for s in have
+    ]
     click.echo(render(reports, form), nl=False)
     sys.exit(EXIT_OK if all(report.clear for report in reports) else EXIT_FINDINGS)
+
+
+def _accepted(pyproject: Path, known: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
+    """The failures that a project accepts, with the reason; a sentence for each that expired."""
+    import datetime
+
+    try:
+        if "[tool.trl-compat]" not in pyproject.read_text(encoding="utf-8"):
+            return {}, []  # and the reader of the table is not imported
+    except (OSError, UnicodeDecodeError):
+        return {}, []
+    from trl_compat.gate import ignores
+
+    today = datetime.datetime.now(datetime.UTC).date()
+    read = ignores.read(pyproject, known)
+    holding = [ignore for ignore in read if not ignore.expired(today)]
+    expired = [
+        f"the ignore of {i.failure} expired on {i.expires} ({i.reason})"
+        for i in read
+        if i.expired(today)
+    ]
+    return {i.failure: f"until {i.expires}: {i.reason}" for i in holding}, expired
 
 
 def _say(conditions: object, name: str, value: object) -> None:

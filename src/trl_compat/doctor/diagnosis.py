@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from packaging.version import Version
@@ -77,23 +77,32 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Report:
-    """All that doctor has to say about a source."""
+    """All that doctor has to say about a source.
+
+    ``ignored`` are failures that the project accepts, with the reason; they count for nothing.
+    """
 
     source: Source
     named: Named
     diagnoses: tuple[Diagnosis, ...]
     nearest: Nearest | None
     notes: tuple[str, ...]
+    ignored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[Diagnosis, ...]:
         """What applies, or would under conditions that nobody named."""
-        return tuple(d for d in self.diagnoses if d.status in FOUND)
+        return tuple(d for d in self.counted if d.status in FOUND)
+
+    @property
+    def counted(self) -> tuple[Diagnosis, ...]:
+        """The diagnoses that are not ignored."""
+        return tuple(d for d in self.diagnoses if d.record.id not in self.ignored)
 
     @property
     def clear(self) -> bool:
         """Nothing applies, and that is certain."""
-        return not self.diagnoses
+        return not self.counted
 
 
 FOUND = (Status.APPLIES, Status.APPLIES_IF)
@@ -112,6 +121,7 @@ def examine(
     records: Mapping[str, Record],
     runs: tuple[Run, ...],
     notes: Iterable[str] = (),
+    ignored: Mapping[str, str] | None = None,
 ) -> Report:
     """Looks up every record; the worst comes first."""
     found = []
@@ -127,6 +137,7 @@ def examine(
         diagnoses=tuple(found),
         nearest=evidence.nearest(source, runs),
         notes=(*source.notes, *doubts(source), *notes),
+        ignored=ignored or {},
     )
 
 
@@ -235,9 +246,11 @@ def _with(source: Source, package: str, version: Version) -> Source:
 def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:
     """Where it was seen, the very versions before the nearest others."""
     met = tuple(run for run in runs if record.id in run.found)
+    if not met:
+        return "not run in the results that are shipped; known from the references"
     closest = evidence.nearest(source, met)
     if closest is None:
-        return "not run in the results that are shipped; known from the references"
+        return f"seen on {', '.join(run.name for run in met)}"
     found = closest.run.found[record.id]
     ranks = ", ".join(found.evidence)
     proven = f"; fix proven there: {', '.join(found.patches)}" if found.patches else ""

@@ -71,8 +71,11 @@ def shipped() -> tuple[Run, ...]:
 
 
 def nearest(source: Source, runs: tuple[Run, ...]) -> Nearest | None:
-    """The nearest of some runs: TRL counts first, then the number of packages that differ."""
-    if not runs:
+    """The nearest of some runs: TRL counts first, then the number of packages that differ.
+
+    None where TRL's version is not known: nothing is near to that.
+    """
+    if not runs or (source.version("trl") is None and source.commit("trl") is None):
         return None
     best = min(runs, key=lambda run: _distance(source, run))
     return Nearest(best, tuple(_differences(source, best)))

@@ -14,7 +14,7 @@ from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Source
 
 if TYPE_CHECKING:
-    from trl_compat.report.findings import Level
+    from trl_compat.report.findings import Finding, Level
 
 FORMATS = ("text", "markdown", "json", "github", "sarif")
 
@@ -30,9 +30,13 @@ def render(reports: Sequence[Report], form: str) -> str:
             data = {"schema_version": 1, "reports": [_json(report) for report in reports]}
             return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
         case "github":
-            return "".join(f"{line}\n" for report in reports for line in _github(report))
+            from trl_compat.report import workflow_commands
+
+            return workflow_commands.render(_findings(reports))
         case "sarif":
-            return _sarif(reports)
+            from trl_compat.report import sarif
+
+            return sarif.render(_findings(reports))
     raise AssertionError(form)
 
 
@@ -52,7 +56,7 @@ def versions(source: Source) -> str:
 
 
 def _headline(report: Report) -> str:
-    counts = {s: sum(d.status is s for d in report.diagnoses) for s in Status}
+    counts = {s: sum(d.status is s for d in report.counted) for s in Status}
     parts = []
     if not report.findings:
         parts.append(f"no known failure applies{_conditions(report)}")
@@ -85,10 +89,19 @@ def _text(report: Report) -> Iterator[str]:
         yield f"note: {note}"
     yield ""
     yield _headline(report)
-    for diagnosis in report.diagnoses:
+    for diagnosis in report.counted:
         yield ""
         yield from _text_of(diagnosis)
+    for failure, reason in _ignored(report).items():
+        yield ""
+        yield f"ignored: {failure} {reason}"
     yield ""
+
+
+def _ignored(report: Report) -> dict[str, str]:
+    """The failures that would count if the project did not accept them."""
+    found = (d.record.id for d in report.diagnoses)
+    return {i: report.ignored[i] for i in found if i in report.ignored}
 
 
 def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
@@ -120,10 +133,10 @@ def _markdown(report: Report) -> Iterator[str]:
     for note in report.notes:
         yield f"\n> {_inline(note)}"
     yield ""
-    if report.diagnoses:
+    if report.counted:
         yield "| failure | how bad | applies | what to do |"
         yield "|---|---|---|---|"
-    for diagnosis in report.diagnoses:
+    for diagnosis in report.counted:
         record = diagnosis.record
         link = f"[{record.id}]({record.references[0]})" if record.references else record.id
         when = "; or ".join(f"if {clause}" for clause in diagnosis.when) or "yes"
@@ -133,6 +146,8 @@ def _markdown(report: Report) -> Iterator[str]:
         bad = SEVERITY_WORDS[diagnosis.severity]
         yield f"| {link}: {_inline(record.title)} | {bad} | {_inline(when)} | {todo} |"
     yield ""
+    for failure, reason in _ignored(report).items():
+        yield f"Ignored: {failure} {_inline(reason)}.\n"
 
 
 def _inline(text: str) -> str:
@@ -169,6 +184,7 @@ def _json(report: Report) -> dict[str, Any]:
                 "sees": d.sees,
                 "seen": d.seen,
                 "actions": [{"text": a.text, "code": a.code} for a in d.actions],
+                "ignored": report.ignored.get(d.record.id),
                 "not_fixes": list(d.not_fixes),
                 "references": list(d.record.references),
             }
@@ -179,7 +195,7 @@ def _json(report: Report) -> dict[str, Any]:
 
 def _message(diagnosis: Diagnosis) -> str:
     """One finding in sentences, for annotations and code scanning."""
-    parts = [diagnosis.record.summary]
+    parts = [f"{diagnosis.record.id}: {diagnosis.record.summary}"]
     if diagnosis.when:
         parts.append(f"Applies if {'; or if '.join(diagnosis.when)}.")
     parts.append(f"{diagnosis.seen[0].upper()}{diagnosis.seen[1:]}.")
@@ -205,29 +221,14 @@ def _place(source: Source) -> tuple[str, int | None]:
     return name, next((n for n, line in enumerate(lines, 1) if pattern.match(line)), None)
 
 
-def _github(report: Report) -> Iterator[str]:
-    words = {"error": "error", "warning": "warning", "note": "notice"}
-    name, line = _place(report.source)
-    where = "" if report.source.path is None else f"file={_escape(name, True)},line={line or 1},"
-    for d in report.diagnoses:
-        title = _escape(f"{d.record.id}: {d.record.title}", True)
-        yield f"::{words[_level(d)]} {where}title={title}::{_escape(_message(d))}"
-
-
-def _escape(text: str, value: bool = False) -> str:
-    """What a workflow command needs escaped, in its message or in the value of a property."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if value else text
-
-
-def _sarif(reports: Sequence[Report]) -> str:
-    from trl_compat.report import sarif
+def _findings(reports: Sequence[Report]) -> list[Finding]:
+    """What is found in the shape that reports share."""
     from trl_compat.report.findings import Finding
 
     findings = []
     for report in reports:
         name, line = _place(report.source)
-        for d in report.diagnoses:
+        for d in report.counted:
             references = d.record.references
             findings.append(
                 Finding(
@@ -239,4 +240,4 @@ def _sarif(reports: Sequence[Report]) -> str:
                     location=f"{name}:{line}" if line else name,
                 )
             )
-    return sarif.render(findings)
+    return findings

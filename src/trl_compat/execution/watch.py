@@ -95,7 +95,9 @@ class Watch:
         for rank, pid in pids.items():
             if pid not in living and (status := processes.exit_status(pid)) is not None:
                 self.rank_exits[rank] = status
-        ended = len(pids) == self._world_size and not living & set(pids.values())
+        ended = len(pids) == self._world_size and not any(
+            pid in living and not self._path(rank, "left").exists() for rank, pid in pids.items()
+        )
         self._idle_since = (self._idle_since or now) if ended else None
         self.left_over = len(living)
         return self._idle_since is not None and now - self._idle_since > IDLE_LIMIT

@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from trl_compat import advisories, matrix, matrix_run, results
-from trl_compat.cells import UNFIXED, Selection
+from trl_compat.cells import UNFIXED, Selection, plan
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.gate import comparison, concerned, ignores, sides
 from trl_compat.gate.comparison import Both
@@ -77,7 +77,7 @@ class Gate:
         self.failures = choose("failure", request.failures, self.catalogue.failures)
         choose("model", request.models, self.table.models)
         self.wanted = concerned.usage(self.catalogue, request.trainers, request.strategies)
-        self.accepted = ignores.read(request.pyproject, self.catalogue.failures)
+        self.accepted = ignores.read(request.pyproject, self.catalogue.records)
 
     def answer(self) -> GateReport:
         """The report; cells are run only if two different stacks can be made."""
@@ -152,7 +152,11 @@ class Gate:
         return dataclasses.replace(both, cells=cells)
 
     def _run(self, own: Project, chosen: Mapping[str, object]) -> Sequence[CellResult]:
-        """Runs a selection; every cell that there are results of now, of earlier ones, too."""
+        """Runs a selection; every cell that there are results of now, of earlier ones, too.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted the run; nothing is said on half of the cells.
+        """
         common = {"world_size": self.request.world_size, "device": self.request.device}
         selection = Selection.model_validate({"profile": PROFILE, **common, **chosen})
         # What a user redirects is the answer; progress is said beside it.
@@ -161,6 +165,9 @@ class Gate:
         document = results.read(own.reports / "results.json")
         if document is None:
             raise HarnessError("the cells were run, but there are no results of them")
+        wanted = plan(matrix.load(own.matrix_file), self.catalogue, selection).cells
+        if {cell.id for cell in wanted} - {cell.id for cell in document.cells}:
+            raise KeyboardInterrupt  # the run has said so, and how to go on
         return document.cells
 
 

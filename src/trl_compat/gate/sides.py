@@ -101,7 +101,6 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
 
 def _of_source(text: str, source: Source, asked: Asked) -> Side:
     """A side from what someone has: as it is if it is complete, else resolved."""
-    _require_trl_and_its_needs(source)
     notes = list(source.notes)
     python = asked.python
     if source.python is not None:
@@ -116,9 +115,10 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
     hashes = given.hashes_in(source.path) if source.path else {}
     # Where there are hashes, pip wants all of them: such a file is complete.
     if (source.complete or hashes) and not source.unpinned:
-        return _side(
-            text, given.keep(_installable(pins), hashes, interpreter), asked, python, notes
-        )
+        kept = given.keep(_installable(pins), hashes, interpreter)
+        # Its day is only that of the tools that build DeepSpeed: they must know its torch.
+        day = max(asked.as_of, datetime.date.today())
+        return _side(text, kept, asked.folder, python, day, notes)
     if source.path is not None and (extras := _extras_in(source.path)):
         raise BadInput(
             f"{text}: it is no complete lock and asks for extras ({', '.join(extras)}); lock it "
@@ -126,7 +126,8 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
         )
     wanted = [*pins, *(f"{name}{range_}" for name, range_ in source.unpinned.items())]
     notes.append(f"not a complete lock: resolved as of {asked.as_of}")
-    return _side(text, given.resolve(wanted, asked.as_of, interpreter), asked, python, notes)
+    resolved = given.resolve(wanted, asked.as_of, interpreter)
+    return _side(text, resolved, asked.folder, python, asked.as_of, notes)
 
 
 def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
@@ -137,35 +138,37 @@ def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
     if added:
         notes.append(f"without a word on {', '.join(added)}: what the resolver takes")
     resolved = given.resolve([*wanted, *added], asked.as_of, interpreters.find(asked.python))
-    return _side(text, resolved, asked, asked.python, notes)
+    return _side(text, resolved, asked.folder, asked.python, asked.as_of, notes)
 
 
-def _side(text: str, made: given.Given, asked: Asked, python: str, notes: list[str]) -> Side:
+def _side(
+    text: str,
+    made: given.Given,
+    folder: Path,
+    python: str,
+    as_of: datetime.date,
+    notes: list[str],
+) -> Side:
     lock = made.lock
+    versions = {package: lock.packages.get(package, "") for package in PACKAGES}
+    if lacking := [package for package in REQUIRED_BY_TRL if not versions[package]]:
+        raise BadInput(f"{text}: has TRL, but no {' and no '.join(lacking)}; TRL needs it")
     digest = hashlib.sha256(f"{python}\n{lock.text}".encode()).hexdigest()[:12]
     name = f"lock-{digest}"
-    path = asked.folder / f"{name}.txt"
-    asked.folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
     cache.write(path, lock.text)
-    versions = {package: lock.packages.get(package, "") for package in PACKAGES}
     releases = {
         p: v if v.startswith("git+") else v.partition("+")[0] for p, v in versions.items() if v
     }
     foreign = [v for v in releases.values() if v.startswith("git+") and not GIT.fullmatch(v)]
     if foreign:
         raise BadInput(f"{text}: {foreign[0]}: only git+https://...@<commit> can be installed here")
-    stack = Stack.model_validate({"as_of": asked.as_of, "python": python, "lock": path, **releases})
+    stack = Stack.model_validate({"as_of": as_of, "python": python, "lock": path, **releases})
     absent = [package for package in PACKAGES if not versions[package]]
     if absent:
         notes.append(f"has no {' and no '.join(absent)}: nothing that needs it is run")
     return Side(text, name, stack, lock, tuple(notes), made.yanked)
-
-
-def _require_trl_and_its_needs(source: Source) -> None:
-    # Sources sees to TRL itself.
-    missing = [package for package in REQUIRED_BY_TRL if source.absent(package)]
-    if missing:
-        raise BadInput(f"{source.name}: has TRL, but no {' and no '.join(missing)}; TRL needs it")
 
 
 def _installable(pins: list[str]) -> list[str]:

@@ -125,7 +125,9 @@ def what_next(
             f"{_near(reports / 'evidence')}, then run them again by the command beside them"
         )
     elif cells:
-        yield "every cell that ran is as its advisory says"
+        green = any(c.outcome in (Outcome.PASS, Outcome.REPRODUCED) for c in cells)
+        rest = "" if green else "; nothing passed or failed as recorded, so this is not green"
+        yield f"every cell that ran is as its advisory says{rest}"
     if cells:
         yield f"reports: {_near(reports / 'compatibility.html')} (to read), results.json (the data)"
 

@@ -66,6 +66,6 @@ def _lock(path: Path) -> Source:
             f"{path}: not a lock that can be read ({type(error).__name__}: {error}); lock again"
         ) from None
     raise BadInput(
-        f"{path}: neither uv.lock, pylock.toml nor poetry.lock; write what is installed to a file "
-        "that is: pip freeze > requirements.txt"
+        f"{path}: has not what a uv.lock, pylock.toml or poetry.lock has; write what is installed "
+        "to a file that can be read: pip freeze > requirements.txt"
     )

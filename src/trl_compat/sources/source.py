@@ -183,9 +183,10 @@ class Pins:
             if version is None and package not in self.commits:
                 unpinned[package] = str(joined)
         if required and not {required} & {*self.versions, *self.commits, *unpinned}:
+            markers = "" if kind == "environment" else " (as far as its markers apply here)"
             raise BadInput(
-                f"{self.name}: no {required.upper()} in it (as far as its markers apply here); "
-                "name a lock that has it, or an interpreter: --python PATH"
+                f"{self.name}: no {required.upper()} in it{markers}; name a lock that has it, or "
+                "an interpreter: --python PATH"
             )
         return Source(
             name=self.name,

@@ -47,6 +47,7 @@ class Plan:
     """The answer.
 
     Attributes:
+        named: the conditions that the user named.
         stages: what to do, in order; None where there is no safe way.
         refused: what was not taken, and why.
         remaining: failures that the versions one has have, too, and that still apply at the end.
@@ -55,6 +56,7 @@ class Plan:
 
     source: Source
     goal: Goal
+    named: Named
     stages: tuple[Stage, ...] | None
     refused: tuple[Refused, ...]
     remaining: tuple[str, ...]
@@ -133,6 +135,7 @@ def make(
     return Plan(
         source=source,
         goal=goal,
+        named=named,
         stages=None if found.steps is None else _stages(start, steps, source, safety, runs),
         refused=refused,
         remaining=tuple(name for name in after if name in before),

@@ -23,6 +23,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     if plan.stages is None:
         yield "There is no sequence of bumps that is safe at each step."
+        if not plan.named:
+            yield "Perhaps fewer failures count if you say what you use: --trainer, --strategy."
     elif not plan.stages:
         yield "It is so already; nothing to do."
     for number, stage in enumerate(plan.stages or (), 1):

@@ -1,0 +1,200 @@
+"""Breaks the checks and the signatures themselves, one at a time: some test must turn red.
+
+A *mutant* of a check is the check with its condition replaced by ``True``: the sabotage of that
+check must no longer fail there.  A mutant of a signature is a symptom with one part that matches
+nothing, or everything: the tests of signatures and masks must fail.  Mutants live in memory and in
+a temporary folder; the working tree stays as it is.
+
+``python -m tests.mutations [checks] [signatures]`` prints a line per mutant and ends with 1 if one
+survived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from rich.console import Console
+
+from tests.check_sites import Site, without_teeth
+from tests.harness.conftest import ROOT
+from tests.harness.sabotages import cells
+from tests.harness.sabotages.declaration import Sabotage
+from trl_compat import documents
+from trl_compat.advisories import Advisory, Symptom
+from trl_compat.execution import processes
+from trl_compat.outcomes import Observation
+
+SIGNATURE_TESTS = ("test_signatures", "test_masks")
+NEVER, ALWAYS = "never", "always"
+# A part of a symptom, replaced so that it matches nothing or everything.
+BROKEN: dict[str, dict[str, str | None]] = {
+    "exception": {NEVER: "NoSuchError"},  # compared as it is, so nothing matches every type
+    "message": {NEVER: "(?!)", ALWAYS: ""},
+    "where": {NEVER: "nowhere", ALWAYS: "*"},
+    "through": {NEVER: "nowhere", ALWAYS: "*", "left out": None},
+}
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant; ``killer`` is the test that turned red, None if none did."""
+
+    mutant: str
+    killer: str | None
+    remark: str = ""
+
+
+def of_checks() -> Iterator[Fate]:
+    """The fate of every check without teeth, stack by stack."""
+    aims: dict[Site, list[tuple[str, Sabotage]]] = {site: [] for site in cells.all_sites()}
+    for failure, sabotage in cells.by_stack():
+        for site in cells.sites_of(failure, sabotage):
+            aims[site].append((failure, sabotage))
+    with contextlib.closing(cells.Runners()) as runners:
+        for site, sabotages in aims.items():
+            if reason := cells.WITHOUT_SABOTAGE.get(str(site)):
+                yield Fate(str(site), "none", reason)
+            else:
+                yield _of_check(runners, site, sabotages)
+
+
+def _of_check(runners: cells.Runners, site: Site, sabotages: list[tuple[str, Sabotage]]) -> Fate:
+    remark = "no sabotage is aimed at it"
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        mutant = Path(folder) / site.path.name
+        mutant.write_text(without_teeth(site), encoding="utf-8")
+        for failure, sabotage in sabotages:
+            place: dict[str, Any] = {"reproductions": mutant.parent}
+            if site.of_runtime:
+                name = f"trl_compat.runtime.{site.path.stem}"
+                place = {"replaced": {name: str(mutant)}}
+            seen = cells.run(runners[sabotage.stack], failure, sabotage, **place)
+            remark = f"then {cells.broken_at(failure, seen)}"
+            if not _let_through(seen, site, sabotage):
+                # Red for another reason, so that it proves nothing about the check.
+                remark = f"not reached: {remark}"
+            elif cells.broken_at(failure, seen) != cells.aimed_at(site, sabotage):
+                return Fate(str(site), f"test_sabotages[{sabotage.function}]", remark)
+    return Fate(str(site), None, remark)
+
+
+def _let_through(seen: Observation, site: Site, sabotage: Sabotage) -> bool:
+    """Whether a rank came past the check, which by now holds whatever it finds."""
+    for rank in seen.ranks.values():
+        if site.method == "precondition":
+            if sabotage.check in rank["observations"].get("preconditions", ()):
+                return True
+        elif any(c["name"] == sabotage.check and c["holds"] for c in rank["checks"]):
+            return True
+    return False
+
+
+@dataclass
+class FirstRed:
+    """A plugin for pytest that keeps the first test that failed."""
+
+    test: str | None = None
+    collected: int = field(default=0)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self.test is None:
+            self.test = report.nodeid.rpartition("/")[2]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.collected = len(session.items)
+
+
+def of_signatures() -> Iterator[Fate]:
+    """The fate of every symptom with a broken part."""
+    if red := _first_red():
+        raise SystemExit(f"{red} is red without any mutant; nothing can be said")
+    for path in sorted((ROOT / "advisories").glob("*.yaml")):
+        advisory = _advisory(path)
+        for name, symptom in advisory.symptoms.items():
+            for part, ways in BROKEN.items():
+                if getattr(symptom, part) is None:
+                    continue
+                for way, text in ways.items():
+                    changed = symptom.model_copy(update={part: text})
+                    killer = _first_red(path, _with(advisory, name, changed))
+                    yield Fate(f"{advisory.id}.{name}: {part} {way}", killer)
+
+
+def _with(advisory: Advisory, name: str, symptom: Symptom) -> Advisory:
+    return advisory.model_copy(update={"symptoms": {**advisory.symptoms, name: symptom}})
+
+
+@functools.cache
+def _advisory(path: Path) -> Advisory:
+    return READ(path, Advisory)
+
+
+READ = documents.load
+
+
+def _first_red(mutated: Path | None = None, mutant: Advisory | None = None) -> str | None:
+    """The first test of signatures that fails where an advisory is replaced by its mutant."""
+
+    def load(path: Path, model: type[Any]) -> Any:
+        if model is not Advisory:
+            return READ(path, model)
+        return mutant if path == mutated else _advisory(path)
+
+    tests = [ROOT / "tests" / "harness" / f"{name}.py" for name in SIGNATURE_TESTS]
+    arguments = [str(path) for path in tests if path.is_file()]
+    arguments += [
+        "-x",
+        "-o",
+        "addopts=",
+        "-p",
+        "no:terminal",
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={ROOT}",
+    ]
+    for name in SIGNATURE_TESTS:  # they read the advisories when they are imported
+        sys.modules.pop(f"tests.harness.{name}", None)
+    plugin = FirstRed()
+    with (
+        mock.patch.object(documents, "load", load),
+        mock.patch.dict(os.environ, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+    ):
+        status = pytest.main(arguments, plugins=[plugin])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or not plugin.collected:
+        raise SystemExit(f"pytest ended with {status!r}; nothing can be said")
+    return plugin.test
+
+
+KINDS = {"checks": of_checks, "signatures": of_signatures}
+
+
+def main(wanted: list[str]) -> int:
+    """Runs the mutants of the wanted kinds, all if none is named, and gives the exit code."""
+    if unknown := [name for name in wanted if name not in KINDS]:
+        print(f"unknown kind '{unknown[0]}'; there are: {', '.join(KINDS)}", file=sys.stderr)
+        return 2
+    processes.adopt_orphans()
+    console = Console(highlight=False, soft_wrap=True)
+    fates = []
+    for kind in wanted or KINDS:
+        for fate in KINDS[kind]():
+            fates.append(fate)
+            what = "SURVIVED" if fate.killer is None else f"killed by {fate.killer}"
+            console.print(f"{fate.mutant:<75} {what}", fate.remark, markup=False)
+    survived = [fate for fate in fates if fate.killer is None]
+    console.print(f"{len(fates)} mutants, {len(survived)} survived", markup=False)
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
