@@ -146,7 +146,7 @@ def _box(document: Results, stack: str, failure: str) -> Box:
         case Outcome.REPRODUCED:
             word, more = "fails", "fix proven" if summary.fixed else "no fix proven"
         case Outcome.MASKED:
-            word, more = "not proven", "stopped earlier"
+            word, more = "stopped", "by another failure"
         case Outcome.NOT_APPLICABLE:
             word, more = "not there", ""
         case other:

@@ -24,7 +24,7 @@ ORDER = (
 WORDS = {
     Outcome.REPRODUCED: "Fails on",
     Outcome.PASS: "Works on",
-    Outcome.MASKED: "Not proven, stopped earlier by another failure, on",
+    Outcome.MASKED: "Stopped earlier, by another failure, on",
     Outcome.NOT_APPLICABLE: "Not there in",
 }
 
