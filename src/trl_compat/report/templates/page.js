@@ -176,7 +176,7 @@ document.documentElement.classList.add("js");
     ].filter(([, parts]) => parts.length);
   };
   const block = (cell) => {
-    const about = [cell.variant, cell.model, cell.fix && `with ${cell.fix}`, cell.control && "control"].filter(Boolean).join(" · ");
+    const about = [cell.variant, cell.model, cell.fix && `with ${cell.wrongFix ? "the wrong fix " : ""}${cell.fix}`, cell.control && "control"].filter(Boolean).join(" · ");
     const details = make("details", {}, make("summary", {}, mark(cell), about));
     details.dataset.cell = cell.id;
     details.addEventListener("toggle", () => {
