@@ -32,6 +32,7 @@ from tests.harness.test_documents import PAGES
 from trl_compat import advisories, matrix
 from trl_compat.cells import Selection, plan
 from trl_compat.cli import cli
+from trl_compat.matrix import PACKAGES
 from trl_compat.stack_names import stack_names
 
 TABLE = matrix.load(ROOT / "matrix.yaml")
@@ -117,7 +118,8 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
             done = subprocess.run(
                 words, cwd=copy, env=with_ours(), capture_output=True, text=True, check=False
             )
-            assert (done.returncode, done.stderr) == (0, "")
+            # Something applies to what the user of these documents has: doctor says so with 1.
+            assert (done.returncode, done.stderr) == (int("doctor" in words), "")
             assert done.stdout or "--output" in words
         case ["nox", "-s", "matrix", *rest]:
             plan_cells(rest[1:])
@@ -160,7 +162,5 @@ def test_the_gate_of_the_readme_is_a_workflow_of_ten_lines_or_so() -> None:
     assert len(block.splitlines()) <= 12
     command = yaml.safe_load(block)["jobs"]["gate"]["steps"][-1]["run"]
     options = command.partition(" -- ")[2]
-    if "gate" not in cli.commands:
-        pytest.skip("there is no command 'gate' yet; its options are checked when there is")
     assert "gate" in sessions()
     parsed("gate", shlex.split(options))

@@ -55,7 +55,7 @@ def test_what_is_printed_is_python_to_paste() -> None:
     done = run("fix", "ppo-zero3-save", "--trl", "0.12.2", "--transformers", "4.46.3")
     assert (done.returncode, done.stderr) == (0, "")
     compile(done.stdout, "pasted", "exec")
-    assert "# Needed with trl 0.12.2, transformers 4.46.3 (ZeRO-3" in done.stdout
+    assert "# Needed with trl 0.12.2, transformers 4.46.3 (PPO, ZeRO-3)." in done.stdout
     assert done.stdout.endswith("ppo_zero3_save.apply()  # before the trainer is made\n")
 
 
@@ -133,6 +133,18 @@ def test_conditions_are_told_without_what_only_a_reproduction_has() -> None:
     asked = {"strategy": "deepspeed", "zero_stage": 3, "trainer": ("XPO", "PPO"), "facet": "x"}
     assert wording.conditions(asked) == "ZeRO-3, XPO or PPO"
     assert wording.conditions({"strategy": "fsdp", "peft": True}) == "FSDP, with PEFT"
+
+
+def test_outside_a_checkout_the_packages_own_records_are_read(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(CLI), "fix", "ppo-zero3-save", "--trl", "0.12.2"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ppo_zero3_save.apply()" in done.stdout
 
 
 def test_a_pattern_reads_like_the_message() -> None:

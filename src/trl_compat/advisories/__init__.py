@@ -7,7 +7,7 @@ before their place of interest.  Derived from it: expectations, doctor, gate, ta
 pip constraints and records in the OSV format.
 """
 
-from trl_compat.advisories.catalogue import Catalogue, load, load_leniently
+from trl_compat.advisories.catalogue import Catalogue, at_hand, load, load_leniently
 from trl_compat.advisories.schema import (
     INTERNAL,
     Absent,
@@ -43,6 +43,7 @@ __all__ = [
     "Severity",
     "Symptom",
     "WrongFix",
+    "at_hand",
     "load",
     "load_leniently",
 ]

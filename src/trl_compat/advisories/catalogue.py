@@ -41,6 +41,9 @@ class Catalogue(Record):
         return self.records[failure]
 
 
+SHIPPED = Path(__file__).parents[1] / "shipped" / "advisories"
+
+
 def load(folder: Path, reproductions: Path) -> Catalogue:
     """Reads every advisory of a folder and checks that each reproduction is there.
 
@@ -49,6 +52,17 @@ def load(folder: Path, reproductions: Path) -> Catalogue:
     """
     records = [_read(path, reproductions) for path in _files(folder)]
     return Catalogue(records={record.id: record for record in records})
+
+
+def at_hand(root: Path) -> Catalogue:
+    """The records of a checkout, or, where the folder is none, those that the package came with."""
+    checkouts = (root, Path(__file__).parents[3])  # the second where the package is editable
+    for folder in (*(checkout / "advisories" for checkout in checkouts), SHIPPED):
+        if any(folder.glob("*.yaml")):
+            return Catalogue(records={r.id: r for r in (_read(p, None) for p in _files(folder))})
+    raise BadInput(
+        f"{root} is not a checkout of trl-compat, and no advisories came with the package"
+    )
 
 
 def load_leniently(folder: Path, reproductions: Path | None = None) -> tuple[Catalogue, list[str]]:

@@ -15,15 +15,14 @@ def explain(root: Path, failure: str) -> None:
 
     Proofs are those of reports/results.json; nothing is run.
     """
-    from trl_compat import advisories, project, results
+    from trl_compat import advisories, results
     from trl_compat.matrix import choose
     from trl_compat.report import explanation
 
-    where = project.at(root)
-    catalogue = advisories.load(where.advisories, where.reproductions)
+    catalogue = advisories.at_hand(root)
     choose("failure", [failure], sorted(catalogue.records))
     advisory = catalogue[failure]
-    document = results.read(where.reports / "results.json")
+    document = results.read(root / "reports" / "results.json")
     click.echo(click.style(advisory.title, bold=True))
     click.echo(f"{advisory.id} · {advisory.severity.replace('-', ' ')}")
     for heading, text in explanation.sections(advisory, document):

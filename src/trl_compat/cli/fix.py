@@ -46,11 +46,10 @@ def fix(
 
     What is printed is Python: paste it into the training script before the trainer is made.
     """
-    from trl_compat import advisories, project, remedies
+    from trl_compat import advisories, remedies
     from trl_compat.matrix import choose
 
-    where = project.at(root)
-    catalogue = advisories.load(where.advisories, where.reproductions)
+    catalogue = advisories.at_hand(root)
     if failure is not None:
         choose("failure", [failure], sorted(catalogue.records))
     if listing:
@@ -102,7 +101,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
         return f"Affected with {have}, but this fix is not for these versions; see --list."
     if found.fix is None:
         return f"No fix is known. {advisory.advice}".rstrip()
-    scopes = (wording.conditions(scope.conditions) or "always" for scope in found.hit)
+    scopes = (wording.when(advisory, scope) or "always" for scope in found.hit)
     when = "; or ".join(dict.fromkeys(scopes))
     if found.certain:
         return f"Needed with {have} ({when})."

@@ -57,11 +57,13 @@ def _symptoms(advisory: Advisory) -> Iterator[str]:
 
 
 def _affected(advisory: Advisory) -> Iterator[str]:
+    symptoms: dict[str, list[str]] = {}
     for releases, conditions, symptom in wording.affected(advisory):
-        when = f"; {conditions}" if conditions else ""
-        yield _item(f"{releases}{when}  ({symptom})")
-    for absent in advisory.absent:
-        yield _item(f"not there: {absent.why}")
+        symptoms.setdefault(f"{releases}; {conditions or 'always'}", []).append(symptom)
+    for where, shown in symptoms.items():
+        yield _item(f"{where}  ({', '.join(shown)})")
+    for why in dict.fromkeys(absent.why for absent in advisory.absent):
+        yield _item(f"not there: {why}")
 
 
 def _runs(advisory: Advisory, document: Results) -> Iterator[str]:

@@ -10,21 +10,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trl_compat.advisories import Advisory, Remedy, Scope
+from trl_compat.advisories import INTERNAL, Advisory, Affected, Remedy, Scope
 
 STRATEGIES = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "ddp": "DDP"}
 DEVICES = {"cpu": "on CPU ranks", "cuda": "on GPUs"}
-SAVING = {"trainer": "save_model", "checkpoint": "checkpoints", "gathered": "gathered saving"}
-OF_THE_REPRODUCTION = frozenset({"facet", "steps", "without_stand_in"})
 
 
 def conditions(wanted: Mapping[str, Any]) -> str:
-    """``PPO, ZeRO-3, save_model or checkpoints``; empty if nothing is asked for."""
+    """``PPO, ZeRO-3, with PEFT``; empty if nothing is asked for."""
     told = []
     for name, value in wanted.items():
         values = value if isinstance(value, tuple) else (value,)
         match name:
-            case _ if name in OF_THE_REPRODUCTION:
+            case _ if name in INTERNAL:
                 continue
             case "strategy" if {"zero_stage", "fsdp_version"} & set(wanted):
                 continue  # the next one says more
@@ -38,27 +36,33 @@ def conditions(wanted: Mapping[str, Any]) -> str:
                 told.append(_either(DEVICES.get(v, v) for v in values))
             case "peft":
                 told.append(_either("with PEFT" if v else "without PEFT" for v in values))
-            case "save":
-                told.append(_either(SAVING.get(v, v) for v in values))
             case "trainer":
                 told.append(_either(values))
             case _:
-                told.append(f"{name.replace('_', ' ')}: {_either(values)}")
+                told.append(f"{name}={_either(values)}")
     return ", ".join(told)
 
 
 def releases(scope: Scope | Remedy) -> str:
     """``trl >=0.11.0, <=1.12.0 with transformers <5.0``."""
     ranges = [f"{name} {range_.replace(',', ', ')}" for name, range_ in scope.versions.items()]
-    commits = [f"{name} at commit {_either(found)}" for name, found in scope.commits.items()]
+    commits = [
+        f"{name} at commit {_either(commit[:9] for commit in found)}"
+        for name, found in scope.commits.items()
+    ]
     return " with ".join([*ranges, *commits]) or "every release"
+
+
+def when(advisory: Advisory, scope: Affected) -> str:
+    """What a user has who is hit, with what has to hold besides."""
+    named = conditions(advisory.conditions_for_users(scope))
+    return f"{named}, where {scope.provided}" if scope.provided else named
 
 
 def affected(advisory: Advisory) -> list[tuple[str, str, str]]:
     """Releases, conditions and symptom of each scope, each once."""
     scopes = (
-        (releases(scope), conditions(scope.conditions), scope.symptom)
-        for scope in advisory.affected
+        (releases(scope), when(advisory, scope), scope.symptom) for scope in advisory.affected
     )
     return list(dict.fromkeys(scopes))
 
