@@ -23,7 +23,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from rich.console import Console
 
 from tests.check_sites import Site, without_teeth
 from tests.harness.conftest import ROOT
@@ -47,11 +46,28 @@ BROKEN: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant; ``killer`` is the test that turned red, None if none did."""
+    """What became of a mutant.
+
+    Attributes:
+        killer: the test that turned red, None if none did.
+        excuse: why no test can turn red.
+    """
 
     mutant: str
     killer: str | None
     remark: str = ""
+    excuse: str = ""
+
+    @property
+    def survived(self) -> bool:
+        """Whether nobody noticed, and somebody should have."""
+        return self.killer is None and not self.excuse
+
+    def __str__(self) -> str:
+        if self.excuse:
+            return f"{self.mutant:<75} cannot be told: {self.excuse}"
+        what = f"killed by {self.killer}" if self.killer else "SURVIVED"
+        return f"{self.mutant:<75} {what} {self.remark}".rstrip()
 
 
 def of_checks() -> Iterator[Fate]:
@@ -63,7 +79,7 @@ def of_checks() -> Iterator[Fate]:
     with contextlib.closing(cells.Runners()) as runners:
         for site, sabotages in aims.items():
             if reason := cells.WITHOUT_SABOTAGE.get(str(site)):
-                yield Fate(str(site), "none", reason)
+                yield Fate(str(site), None, excuse=reason)
             else:
                 yield _of_check(runners, site, sabotages)
 
@@ -184,15 +200,13 @@ def main(wanted: list[str]) -> int:
         print(f"unknown kind '{unknown[0]}'; there are: {', '.join(KINDS)}", file=sys.stderr)
         return 2
     processes.adopt_orphans()
-    console = Console(highlight=False, soft_wrap=True)
     fates = []
     for kind in wanted or KINDS:
         for fate in KINDS[kind]():
             fates.append(fate)
-            what = "SURVIVED" if fate.killer is None else f"killed by {fate.killer}"
-            console.print(f"{fate.mutant:<75} {what}", fate.remark, markup=False)
-    survived = [fate for fate in fates if fate.killer is None]
-    console.print(f"{len(fates)} mutants, {len(survived)} survived", markup=False)
+            print(fate, flush=True)
+    survived = sum(fate.survived for fate in fates)
+    print(f"{len(fates)} mutants, {survived} survived")
     return 1 if survived else 0
 
 

@@ -88,7 +88,7 @@ def a_hook_is_lost_without_gathering(rank: Any, reproduction: Any) -> None:
     lose_a_hook_after_the_block()
 
 
-@breaks("hooks-after", within="restores_after_exception", variant=AFTER_EXCEPTION)
+@breaks("hooks-after", within="restores_after_exception", variant=AFTER_EXCEPTION, fix=FIX)
 def a_hook_is_lost_with_gathering(rank: Any, reproduction: Any) -> None:
     lose_a_hook_after_the_block()
 
@@ -131,7 +131,7 @@ def gathered_weights_score_otherwise(rank: Any, reproduction: Any) -> None:
     change_generation(1.01, gathered=True)
 
 
-@breaks("whole-inside", within="restores_after_exception", variant=AFTER_EXCEPTION)
+@breaks("whole-inside", within="restores_after_exception", variant=AFTER_EXCEPTION, fix=FIX)
 def not_gathered(rank: Any, reproduction: Any) -> None:
     @in_place_of_helper()
     def unwrap(helper: Any, *args: Any, **options: Any) -> Iterator[Any]:
