@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.check_sites import Site, in_module, without_teeth
+from tests.check_sites import Site, in_module, mutants
 
 MODULE = """
 def outer(rank, moment):
@@ -49,8 +49,9 @@ def test_a_name_made_at_run_time_is_known_by_its_fixed_parts(module: Path) -> No
 @pytest.mark.parametrize("number", range(4))
 def test_one_check_loses_its_teeth_and_no_other(module: Path, number: int) -> None:
     sites = in_module(module)
-    before, after = conditions(MODULE), conditions(without_teeth(sites[number]))
-    assert after[number] == "True"
+    [(asked, text)] = mutants(sites[number])
+    before, after = conditions(MODULE), conditions(text)
+    assert (asked, after[number]) == (before[number], "True")
     assert [b for n, b in enumerate(before) if n != number] == [
         a for n, a in enumerate(after) if n != number
     ]
@@ -60,6 +61,22 @@ def conditions(text: str) -> list[str]:
     calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     checks = [c for c in calls if isinstance(c.func, ast.Attribute)]
     return [ast.unparse(c.args[1]) for c in sorted(checks, key=lambda c: c.lineno)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("a and (not b)", {"a and (not b)": "True", "a": "not b", "not b": "a"}),
+        ("0 < a <= b", {"0 < a <= b": "True", "0 < a": "a <= b", "a <= b": "0 < a"}),
+    ],
+)
+def test_each_part_of_a_condition_is_dropped_in_its_turn(
+    tmp_path: Path, condition: str, expected: dict[str, str]
+) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f"rank.check('name', {condition}, 'text')\n", encoding="utf-8")
+    (site,) = in_module(path)
+    assert {asked: conditions(text)[0] for asked, text in mutants(site)} == expected
 
 
 def test_a_check_of_the_runtime_is_told_from_one_of_a_reproduction(module: Path) -> None:

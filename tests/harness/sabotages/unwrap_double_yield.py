@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from trl_compat.runtime import strategies, trainers
+from trl_compat.runtime import strategies, trainers, weights
 
 from .declaration import breaks
 from .spoiling import (
@@ -250,3 +250,9 @@ def one_number_changed_while_loading(rank: Any, reproduction: Any) -> None:
             change_one_number(parameter)
 
     upon(AutoModelForCausalLM, "from_pretrained", change)
+
+
+@breaks("loaded-weights", within="weights.assert_loaded", variant="yields-once")
+def tensors_of_other_names(rank: Any, reproduction: Any) -> None:
+    state = weights.full_state
+    weights.full_state = lambda module: {f"other.{name}": t for name, t in state(module).items()}
