@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -19,10 +20,20 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "tests"]
 
 
+def install(session: nox.Session, extras: str = "") -> None:
+    """Installs the package from here, unless the session's environment has it as it is now."""
+    project = Path("pyproject.toml").resolve()
+    wanted = hashlib.sha256(f"{project} {extras} ".encode() + project.read_bytes()).hexdigest()
+    done = Path(session.virtualenv.location) / "installed.sha256"
+    if not done.is_file() or done.read_text() != wanted:
+        session.install("-e", f".{extras}")
+        done.write_text(wanted)
+
+
 @nox.session
 def matrix(session: nox.Session) -> None:
     """Run cells, write reports/, print the table; options after --, see -- --help."""
-    session.install("-e", ".")
+    install(session)
     session.run("trl-compat", "matrix", *session.posargs)
 
 
@@ -30,28 +41,50 @@ def matrix(session: nox.Session) -> None:
 @nox.parametrize("name", [nox.param(n, id=n) for n in stack_names(Path("matrix.yaml"))])
 def stack(session: nox.Session, name: str) -> None:
     """One stack alone: nox -s "stack(trl-0.12.2)"."""
-    session.install("-e", ".")
+    install(session)
     session.run("trl-compat", "matrix", "--stack", name, *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The same cells the plain way and ours, in one run; prints a table."""
+    install(session)
+    session.run("trl-compat", "bench", *session.posargs)
+
+
+@nox.session
+def gate(session: nox.Session) -> None:
+    """May I upgrade? nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
+    install(session)
+    session.run("trl-compat", "gate", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The harness's own tests, a run of the smoke profile among them."""
-    session.install("-e", ".[tests]")
+    install(session, "[tests]")
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The report in Chromium: used, looked at by axe; needs a Chromium on the path."""
+    install(session, "[tests,browser]")
+    session.run("pytest", "-m", "browser", *session.posargs)
 
 
 @nox.session
 def mutations(session: nox.Session) -> None:
     """Breaks every check and every signature, one at a time: some test must turn red."""
-    session.install("-e", ".[tests]")
+    install(session, "[tests]")
     session.run("python", "-m", "tests.mutations", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style and types."""
-    session.install("-e", ".[tests,lint]")
+    install(session, "[tests,lint]")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
+    session.run("trl-compat", "advisories", "lint")

@@ -5,7 +5,7 @@ The campaign is written to a file, so that every worker process of pytest-xdist 
 
 from __future__ import annotations
 
-import functools
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +67,8 @@ class Campaign:
         self.catalogue = advisories.load(self.project.advisories, self.project.reproductions)
         self.store = Store(self.project.state)
         self.runtime_digest = bundle.digest()
+        self._locks: dict[str, str] = {}
+        self._digests: dict[Path, str] = {}
         self._stack: str | None = None
         self._runner: StackRunner | None = None
         self._environment: build.Environment | None = None
@@ -93,11 +95,16 @@ class Campaign:
             cell,
             lock_sha256=lock_sha256,
             conditions=self.conditions(cell),
-            reproduction=self.reproduction(cell),
+            reproduction_digest=self._digest(self.reproduction(cell)),
             model_digest=self.order.models[cell.model],
             runtime_digest=self.runtime_digest,
             fix_digest=bundle.fix_digest(cell.entry),
         )
+
+    def _digest(self, module: Path) -> str:
+        if module not in self._digests:
+            self._digests[module] = hashlib.sha256(module.read_bytes()).hexdigest()
+        return self._digests[module]
 
     def known(self, cell: Cell) -> CellRecord | None:
         """The record of a cell if nothing changed since; looks at the cache, resolves nothing."""
@@ -114,13 +121,17 @@ class Campaign:
             return record if record.observations[0].started_at >= since else None
         return self.known(cell)
 
-    @functools.cache  # noqa: B019 - a campaign lives as long as its process
     def _kept_lock(self, stack: str) -> str | None:
-        try:
+        if stack not in self._locks:
             wanted = self.matrix.stacks[stack]
-            return locks.kept(wanted, interpreters.find(wanted.python))
-        except EnvironmentFailed:
-            return None
+            try:
+                kept = locks.kept(wanted, interpreters.find(wanted.python))
+            except EnvironmentFailed:
+                kept = None
+            if kept is None:
+                return None  # not remembered: a worker may be making it
+            self._locks[stack] = kept
+        return self._locks[stack]
 
     def run(self, cell: Cell) -> Verdict:
         """Runs a cell as often as was asked for and keeps the record.

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict
 
 from trl_compat.advisories import Advisory, Remedy, Scope, WrongFix
-from trl_compat.matrix import Stack
+from trl_compat.matrix import Versions
 from trl_compat.outcomes import Outcome
 
 
@@ -24,7 +24,7 @@ class Expectation(BaseModel):
 
 
 def expect(
-    stack: Stack,
+    stack: Versions,
     advisory: Advisory,
     variant: str,
     masks: Sequence[Advisory],
@@ -49,7 +49,7 @@ def expect(
             return Expectation(outcome=Outcome.PASS)
 
 
-def applicable_fixes(stack: Stack, advisory: Advisory, variant: str) -> list[Remedy]:
+def applicable_fixes(stack: Versions, advisory: Advisory, variant: str) -> list[Remedy]:
     """Fixes, right and wrong, that are to be tried in this stack and variant."""
     assert advisory.reproduction is not None
     conditions = advisory.reproduction.conditions_of(variant)
@@ -62,7 +62,7 @@ def applicable_fixes(stack: Stack, advisory: Advisory, variant: str) -> list[Rem
     ]
 
 
-def _available(stack: Stack, advisory: Advisory) -> bool:
+def _available(stack: Versions, advisory: Advisory) -> bool:
     for package, range_ in advisory.available.items():
         version = stack.version(package)
         if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
@@ -70,5 +70,5 @@ def _available(stack: Stack, advisory: Advisory) -> bool:
     return True
 
 
-def _affected(advisory: Advisory, stack: Stack, conditions: Mapping[str, Any]) -> str | None:
+def _affected(advisory: Advisory, stack: Versions, conditions: Mapping[str, Any]) -> str | None:
     return next((a.symptom for a in advisory.affected if a.covers(stack, conditions)), None)

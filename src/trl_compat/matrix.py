@@ -7,17 +7,18 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from trl_compat import documents
 from trl_compat.errors import BadInput
+from trl_compat.packages import PACKAGES as PACKAGES
 
-PACKAGES = ("torch", "trl", "transformers", "deepspeed", "accelerate", "peft")
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
-GIT = re.compile(r"git\+(?P<url>https://[\w./-]+)@(?P<commit>[0-9a-f]{7,40})")
+GIT = re.compile(r"git\+(?P<url>https://[\w.-]+(?:/\w[\w.-]*)+)@(?P<commit>[0-9a-f]{7,40})")
 
 
 def _plain_version(value: Any) -> Any:
@@ -47,10 +48,22 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Versions(Protocol):
+    """Anything that knows versions of packages: a stack, or what a user has (see ``sources``)."""
+
+    def version(self, package: str) -> Version | None:
+        """The release of a package; None where there is none or a git commit is taken."""
+
+    def commit(self, package: str) -> str | None:
+        """The git commit of a package; None where a release is taken."""
+
+
 class Stack(Record):
     """Exact versions of the packages under test, and the day that pins everything below them.
 
     ``only`` limits a stack to some failures (with ``why``), for trees that exist for one of them.
+    ``lock`` names a lock that is honoured as it is in place of resolving; DeepSpeed and PEFT may
+    then be missing (empty), as they are from many stacks.
     """
 
     as_of: datetime.date
@@ -58,9 +71,10 @@ class Stack(Record):
     torch: ExactVersion
     trl: ExactVersion
     transformers: ExactVersion
-    deepspeed: ExactVersion
+    deepspeed: ExactVersion = ""
     accelerate: ExactVersion
-    peft: ExactVersion
+    peft: ExactVersion = ""
+    lock: Path | None = None
     with_: tuple[str, ...] = Field(default=(), alias="with")
     only: tuple[str, ...] = ()
     why: str = ""
@@ -69,6 +83,25 @@ class Stack(Record):
     @classmethod
     def _exact(cls, value: str) -> str:
         return _version(value)
+
+    @field_validator("with_")
+    @classmethod
+    def _requirements(cls, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        for text in wanted:
+            try:
+                local = Requirement(text).url is None
+            except InvalidRequirement:
+                local = False
+            if not local or "\n" in text:
+                raise ValueError(f"with: '{text}' is no requirement like 'kernels==0.4.4'")
+        return wanted
+
+    @model_validator(mode="after")
+    def _complete(self) -> Stack:
+        missing = [package for package in PACKAGES if not getattr(self, package)]
+        if missing and self.lock is None:
+            raise ValueError(f"{', '.join(missing)}: missing")
+        return self
 
     def version(self, package: str) -> Version | None:
         """The release of a package; None where the stack takes a git commit of it."""
@@ -138,6 +171,14 @@ class Matrix(Record):
     profiles: dict[str, Profile]
     excludes: tuple[Exclude, ...] = ()
 
+    @field_validator("models")
+    @classmethod
+    def _models(cls, models: tuple[str, ...]) -> tuple[str, ...]:
+        for name in models:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"model name '{name}' may have only a-z, 0-9, '.', '+' and '-'")
+        return models
+
     @field_validator("stacks")
     @classmethod
     def _names(cls, stacks: dict[str, Stack]) -> dict[str, Stack]:
@@ -187,9 +228,14 @@ def choose(kind: str, wanted: Iterable[str], known: Iterable[str]) -> tuple[str,
 
 
 def load(path: Path) -> Matrix:
-    """Reads a matrix file.
+    """Reads a matrix file; the locks that it names lie where its own folder says.
 
     Raises:
         BadInput: see :func:`trl_compat.documents.load`.
     """
-    return documents.load(path, Matrix)
+    table = documents.load(path, Matrix)
+    stacks = {
+        name: stack.model_copy(update={"lock": path.parent / stack.lock}) if stack.lock else stack
+        for name, stack in table.stacks.items()
+    }
+    return table.model_copy(update={"stacks": stacks})

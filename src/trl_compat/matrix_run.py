@@ -39,6 +39,8 @@ class Options(BaseModel):
     preload: bool = True
     repeat: int = 1
     command: str = "nox -s matrix"
+    summary: bool = True
+    verbosity: int = 0
 
 
 def run(where: Project, selection: Selection, options: Options) -> int:
@@ -73,19 +75,21 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         total=len(planned.cells),
         reused=len(planned.cells) - len(todo),
         describe=_describer(campaign, planned.cells),
+        verbosity=options.verbosity,
+        reports=where.reports,
     )
     begun = results.now()
     # A polite end is one like Ctrl-C: what is finished is kept and reported.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with display:
-        interrupted = bool(todo) and _execute(order, todo, options.jobs, display)
+        interrupted = bool(todo) and execute(order, todo, options.jobs, display)
         campaign = Campaign(order)  # the locks of new stacks are there only now
         surprising = [cell for cell in planned.cells if campaign.unconfirmed(cell)]
         if surprising and not interrupted:
             # Alone: nothing else runs that could be to blame for what is seen.
             display.confirming(len(surprising))
             confirmation = order.model_copy(update={"confirm": True})
-            interrupted = _execute(confirmation, surprising, 1, display)
+            interrupted = execute(confirmation, surprising, 1, display)
             campaign = Campaign(order)
     finished = [
         (cell, record)
@@ -99,7 +103,8 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         report.write_all(where.reports, document, catalogue)
     ours = {cell.id for cell, _ in finished}
     shown = [cell for cell in document.cells if cell.id in ours]
-    display.finish(document, shown, catalogue, interrupted)
+    if options.summary or interrupted:
+        display.finish(document, shown, catalogue, interrupted)
     if interrupted:
         return EXIT_FINDINGS
     if lost := len(planned.cells) - len(finished):
@@ -123,8 +128,12 @@ def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
     return describe
 
 
-def _execute(order: Order, todo: list[Cell], jobs: int, display: terminal.Display) -> bool:
-    """Runs cells through pytest; True if the user interrupted it."""
+def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
+    """Runs cells through pytest; True if the user interrupted it.
+
+    Args:
+        display: a pytest plugin that is told of each cell.
+    """
     _forget_old_orders(order.state)
     with tempfile.TemporaryDirectory(prefix=f"order-{os.getpid()}-", dir=order.state) as folder:
         path = Path(folder) / "order.json"
@@ -254,6 +263,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
         masked_by=verdict.masked_by,
         resembles=verdict.resembles,
         signature=_signature(verdict),
+        traceback=_traceback(verdict),
         checks=sorted({check["name"] for rank in ranks for check in rank["checks"]}),
         stand_ins=sorted({name for rank in ranks for name in rank["stand_ins"]}),
         evidence=f"{cell.device}-{backend} × {cell.world_size}" if first.ranks else "none",
@@ -288,6 +298,15 @@ def _signature(verdict: Verdict) -> results.Signature | None:
         message=message[:500],
         where=verdict.error["where"],
     )
+
+
+def _traceback(verdict: Verdict, limit: int = 12) -> str:
+    """The last lines of what the rank raised; all of it is in the log."""
+    text = str((verdict.error or {}).get("traceback", ""))
+    lines = text.rstrip().splitlines()
+    if len(lines) > limit:
+        lines = ["...", *lines[-limit:]]
+    return "\n".join(line[:300] for line in lines)
 
 
 def _exit_code(cells: list[results.CellResult]) -> int:

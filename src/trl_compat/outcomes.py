@@ -305,6 +305,9 @@ def _last_words(observed: Observation) -> str:
         rank: f"had {'finished' if record['status'] == 'finished' else 'left: ' + record['status']}"
         for rank, record in observed.ranks.items()
     }
+    if len(gone) == observed.world_size:
+        still = ", ".join(f"rank {rank}" for rank in sorted(observed.hanging)) or "the launcher"
+        return f"in teardown, every scenario had ended: {why}; still there: {still}"
     running = {rank: state for rank, state in observed.hanging.items() if rank not in gone}
     told = hangs.explain(running, gone)
     return f"{why}: {told}" if told else f"{why}; no rank could be asked"

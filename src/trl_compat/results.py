@@ -76,6 +76,7 @@ class CellResult(Part):
         peak_memory: bytes that the cell's processes held together, what they share counted once.
         hanging: of a hang, the state of each rank that was still running: its place, the collective
             that it waits in, how many it had started, its Python stacks.
+        traceback: the end of the traceback of the rank that raised first; empty if none did.
         checks: post-conditions that were asserted, by name.
         evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
         log: path under reports/.
@@ -101,6 +102,7 @@ class CellResult(Part):
     masked_by: str | None
     resembles: str | None = None
     signature: Signature | None
+    traceback: str = ""
     checks: list[str]
     stand_ins: list[str]
     evidence: str

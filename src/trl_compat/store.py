@@ -59,12 +59,22 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "cells"
+        self._read: dict[str, tuple[tuple[int, int], CellRecord]] = {}
 
     def read(self, cell_id: str) -> CellRecord | None:
-        """The record of a cell; None if there is none or it cannot be read (then it runs again)."""
+        """The record of a cell; None if there is none or it cannot be read (then it runs again).
+
+        A record is asked for many times (a control once for each cell that it vouches for), and
+        read once for each time that it is written.
+        """
         path = self._path(cell_id)
         try:
-            return CellRecord.model_validate_json(path.read_bytes())
+            state = path.stat()
+            version = (state.st_mtime_ns, state.st_ino)
+            if cell_id not in self._read or self._read[cell_id][0] != version:
+                record = CellRecord.model_validate_json(path.read_bytes())
+                self._read[cell_id] = (version, record)
+            return self._read[cell_id][1]
         except (OSError, ValidationError):
             return None
 
@@ -93,7 +103,7 @@ def content_key(
     *,
     lock_sha256: str,
     conditions: dict[str, object],
-    reproduction: Path,
+    reproduction_digest: str,
     model_digest: str,
     runtime_digest: str,
     fix_digest: str,
@@ -106,7 +116,7 @@ def content_key(
         cell.id,
         lock_sha256,
         json.dumps(conditions, sort_keys=True),
-        hashlib.sha256(reproduction.read_bytes()).hexdigest(),
+        reproduction_digest,
         model_digest,
         runtime_digest,
         cell.entry or "",

@@ -73,6 +73,10 @@ affected:
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--profile", default="smoke", help="which cells test_preloading compares")
+
+
 @pytest.fixture
 def project_folder(tmp_path: Path) -> Path:
     """A folder with a matrix, two advisories, a reproduction and no models."""

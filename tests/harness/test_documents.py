@@ -12,6 +12,7 @@ from trl_compat import matrix
 from trl_compat.stack_names import stack_names
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 COMMANDS = re.findall(r"^python3 -m venv .*$", README, re.M)
 
 
@@ -26,11 +27,11 @@ def test_noxs_stack_names_are_those_of_the_matrix() -> None:
     assert stack_names(ROOT / "matrix.yaml") == list(matrix.load(ROOT / "matrix.yaml").stacks)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
-        assert (ROOT / target).exists(), target
+    page = ROOT / name
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("src/**/*.py")), ids=lambda p: Path(p).stem)

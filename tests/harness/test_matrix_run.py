@@ -39,7 +39,7 @@ def keep(order: Order, cell: Cell, seen: Observation, key: str | None = None) ->
 
 
 def run(where: project.Project, monkeypatch: pytest.MonkeyPatch, engine: Any) -> int:
-    monkeypatch.setattr(matrix_run, "_execute", engine)
+    monkeypatch.setattr(matrix_run, "execute", engine)
     return matrix_run.run(where, OLD, matrix_run.Options(jobs=1))
 
 

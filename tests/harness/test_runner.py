@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ LIMITS = {
     "hangs_in_a_collective": Limits(seconds=60, silence=4),
     "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
     "ranks_call_different_collectives": Limits(seconds=60, silence=4),
+    "hangs_in_teardown": Limits(seconds=60, silence=4),
     "hangs_at_work": Limits(seconds=6, silence=4),
     "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
 }
@@ -70,15 +70,11 @@ def outcome(seen: Observation) -> Outcome:
     return judge(seen).outcome
 
 
-def living() -> set[int]:
-    """Every process of this machine that is below this one or carries the mark of a run."""
+def living(runner: StackRunner) -> set[int]:
+    """Every process that is below this one, or carries the mark of the runner wherever it is."""
     below = psutil.Process(os.getpid()).children(recursive=True)
-    marked = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if processes.MARK in process.environ():
-                marked.append(process)
-    return {p.pid for p in (*below, *marked) if p.status() != psutil.STATUS_ZOMBIE}
+    found = [*below, *processes.marked(runner.mark)]
+    return {p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE}
 
 
 FAKES_AND_WHAT_THEY_ARE = [
@@ -95,6 +91,7 @@ FAKES_AND_WHAT_THEY_ARE = [
     ("raises_for_memory", Outcome.CRASH, "out of memory"),
     ("fills_the_disk", Outcome.HARNESS_ERROR, "the disk is full"),
     ("fails_in_teardown", Outcome.CRASH, "in teardown, every scenario had finished: rank 1"),
+    ("hangs_in_teardown", Outcome.HANG, "in teardown, every scenario had ended"),
     ("leaves_an_unreadable_record", Outcome.HARNESS_ERROR, "the record of rank 1 cannot be read"),
     ("leaves_a_child", Outcome.PASS, ""),
     ("floods_its_log", Outcome.PASS, ""),
@@ -110,7 +107,7 @@ def test_each_fake_gets_its_outcome_and_leaves_nothing(
     runner: StackRunner, fake: str, expected: Outcome, reason: str
 ) -> None:
     observe(runner, "passes")  # so that the parent with the imports is there
-    before = living()
+    before = living(runner)
     begun = time.monotonic()
     seen = observe(runner, fake)
     took = time.monotonic() - begun
@@ -118,7 +115,7 @@ def test_each_fake_gets_its_outcome_and_leaves_nothing(
     print(f"{fake}: {verdict.outcome} in {took:.1f} s; {verdict.reason}")
     assert verdict.outcome is expected, verdict.reason
     assert reason in verdict.reason
-    assert living() == before
+    assert living(runner) == before
     assert took < LIMITS.get(fake, AMPLE).seconds + 10
     assert outcome(observe(runner, "passes")) is Outcome.PASS  # the cell after it runs
 

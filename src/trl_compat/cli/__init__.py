@@ -12,7 +12,15 @@ from pathlib import Path
 import click
 
 from trl_compat import __version__
+from trl_compat.cli.advisories import advisories
+from trl_compat.cli.bench import bench
+from trl_compat.cli.constraints import constraints
+from trl_compat.cli.doctor import doctor
+from trl_compat.cli.explain import explain
+from trl_compat.cli.fix import fix
+from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
+from trl_compat.cli.plan import plan
 from trl_compat.cli.report import report
 from trl_compat.cli.schema import schema
 from trl_compat.errors import EXIT_HARNESS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
@@ -32,7 +40,19 @@ def cli(context: click.Context, project: Path) -> None:
     context.obj = project
 
 
-for command in (matrix, report, schema):
+for command in (
+    advisories,
+    bench,
+    constraints,
+    doctor,
+    explain,
+    fix,
+    gate,
+    matrix,
+    plan,
+    report,
+    schema,
+):
     cli.add_command(command)
 
 

@@ -41,6 +41,8 @@ from trl_compat.errors import BadInput
 @click.option("--torchrun", is_flag=True, help="Start every cell by plain torchrun.")
 @click.option("--matrix", "matrix_file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--reports", type=click.Path(file_okay=False, path_type=Path))
+@click.option("-v", "--verbose", is_flag=True, help="Also what begins and what was raised.")
+@click.option("-q", "--quiet", is_flag=True, help="Deviations and the conclusion only.")
 @click.pass_obj
 def matrix(
     root: Path,
@@ -60,6 +62,8 @@ def matrix(
     torchrun: bool,
     matrix_file: Path | None,
     reports: Path | None,
+    verbose: bool,
+    quiet: bool,
 ) -> None:
     """Run cells, write reports/, print the table.
 
@@ -91,6 +95,7 @@ def matrix(
         limits=Limits(seconds=limit, silence=silence, memory=memory_share(jobs)),
         repeat=repeat,
         preload=not torchrun,
+        verbosity=int(verbose) - int(quiet),
         command=shlex.join(["trl-compat", *sys.argv[1:]]),
     )
     where = project.at(root, matrix=matrix_file, reports=reports)

@@ -1,28 +1,97 @@
-"""``trl-compat report``: render again."""
+"""``trl-compat report``: render again, check what is committed, compare two runs."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from trl_compat.errors import BadInput
+from trl_compat.errors import EXIT_FINDINGS, BadInput
+
+if TYPE_CHECKING:
+    from trl_compat import results
+
+# The names of trl_compat.report.formats.FORMATS, here so that --help needs no renderer.
+FORMATS = ("html", "markdown", "junit", "badge", "badge-json", "sarif", "ctrf")
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(epilog="Example: trl-compat report")
-@click.option("--reports", type=click.Path(file_okay=False, path_type=Path))
+@click.command(epilog="Example: trl-compat report --diff reports/results.json new/results.json")
+@click.option("--reports", type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
+@click.option("--results", "source", type=FILE, help="Another results.json than that of reports/.")
+@click.option("--format", "name", type=click.Choice(FORMATS), help="Print this format alone.")
+@click.option("--output", type=FILE, help="With --format: write it to this file.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a report is out of date.")
+@click.option(
+    "--diff", type=FILE, nargs=2, help="Compare two results.json; exit 1 if one got worse."
+)
 @click.pass_obj
-def report(root: Path, reports: Path | None) -> None:
-    """Render every report again from reports/results.json; run nothing."""
-    from trl_compat import advisories, project, results
+def report(
+    root: Path,
+    reports: Path | None,
+    source: Path | None,
+    name: str | None,
+    output: Path | None,
+    check: bool,
+    diff: tuple[Path, Path] | None,
+) -> None:
+    """Render every report again from reports/results.json; run nothing.
+
+    --format prints one format, those that are not written by default among them; --check says
+    whether the reports are what their results.json makes; --diff OLD NEW compares two runs.
+    """
+    if sum((name is not None, check, diff is not None)) > 1:
+        raise click.UsageError("--format, --check and --diff exclude one another")
+    if output is not None and name is None:
+        raise click.UsageError("--output needs --format")
+    if diff is not None:
+        _compare(*diff)
+        return
+
+    from trl_compat import advisories, project
     from trl_compat import report as reporting
+    from trl_compat.report.formats import FORMATS as KNOWN
 
     where = project.at(root, reports=reports)
-    path = where.reports / "results.json"
+    document = _read(source or where.reports / "results.json")
+    catalogue = advisories.load(where.advisories, where.reproductions)
+    if name is not None:
+        text = KNOWN[name].render(document, catalogue)
+        if output is None:
+            sys.stdout.buffer.write(text.encode())
+        else:
+            output.write_bytes(text.encode())
+    elif check:
+        stale = reporting.outdated(where.reports, document, catalogue)
+        if stale:
+            click.echo(
+                f"out of date in {where.reports}: {', '.join(stale)}; "
+                "make them again with: trl-compat report"
+            )
+            sys.exit(EXIT_FINDINGS)
+        click.echo(f"every report in {where.reports} is what its results.json makes")
+    else:
+        where.reports.mkdir(parents=True, exist_ok=True)
+        reporting.render_all(where.reports, document, catalogue)
+        click.echo(f"rendered {len(document.cells)} cells into {where.reports}")
+
+
+def _compare(old: Path, new: Path) -> None:
+    from trl_compat.report import changes
+
+    found = changes.compare(_read(old), _read(new))
+    for line in changes.lines(found):
+        click.echo(line)
+    if changes.regressed(found):
+        sys.exit(EXIT_FINDINGS)
+
+
+def _read(path: Path) -> results.Results:
+    from trl_compat import results
+
     document = results.read(path)
     if document is None:
         raise BadInput(f"{path}: no such file; make it with: nox -s matrix")
-    reporting.render_all(
-        where.reports, document, advisories.load(where.advisories, where.reproductions)
-    )
-    click.echo(f"rendered {len(document.cells)} cells into {where.reports}")
+    return document

@@ -1,4 +1,4 @@
-"""``trl-compat schema``: the JSON Schema of results.json."""
+"""``trl-compat schema``: the JSON Schemas of what the project reads and writes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ import click
 
 
 @click.command(epilog="Example: trl-compat schema > results.schema.json")
-def schema() -> None:
-    """Print the JSON Schema of results.json."""
+@click.option("--advisory", is_flag=True, help="The schema of an advisory instead.")
+@click.option("--gate", is_flag=True, help="The schema of a gate's JSON instead.")
+def schema(advisory: bool, gate: bool) -> None:
+    """Print the JSON Schema of results.json, of an advisory, or of a gate's report."""
     import json
 
+    if advisory:
+        from trl_compat.advisories import Advisory
+
+        click.echo(json.dumps(Advisory.model_json_schema(), indent=1))
+        return
+    if gate:
+        from trl_compat.gate.report import GateReport
+
+        click.echo(json.dumps(GateReport.model_json_schema(mode="serialization"), indent=1))
+        return
     from trl_compat import results
 
     click.echo(json.dumps(results.json_schema(), indent=1))

@@ -49,22 +49,35 @@ def ensure(name: str, stack: Stack) -> Environment:
         complete = folder / "lock.txt"
         if not complete.is_file():
             shutil.rmtree(folder, ignore_errors=True)
-            uv(["venv", "--quiet", "--python", interpreter.path, str(folder)])
-            _install(python, lock, stack, interpreter)
+            make(folder, lock, stack, interpreter)
             cache.write(complete, lock.text)
     return Environment(python, lock, folder / "extensions", folder / "bytecode")
+
+
+def make(
+    folder: Path, lock: locks.Lock, stack: Stack, interpreter: interpreters.Interpreter
+) -> None:
+    """Makes an environment with exactly what is in a lock.
+
+    Raises:
+        Unavailable: the index cannot be reached and the packages are not in the cache.
+    """
+    uv(["venv", "--quiet", "--python", interpreter.path, str(folder)])
+    _install(folder / "bin" / "python", lock, stack, interpreter)
 
 
 def _install(
     python: Path, lock: locks.Lock, stack: Stack, interpreter: interpreters.Interpreter
 ) -> None:
-    wheel = deepspeed_wheel.ensure(stack.deepspeed, lock.torch, stack.as_of, interpreter)
     install = ["pip", "install", "--quiet", "--no-deps", "--python", str(python)]
     # git requirements carry no hash: the commit is the hash, and uv refuses to mix the two.
     from_git = "\n".join(re.findall(r"^\S+ @ git\+\S+$", lock.text, re.M))
     hashed = re.sub(r"^\S+ @ git\+\S+\n?", "", lock.text, flags=re.M)
     hashed = re.sub(r"^deepspeed==(?:.*\\\n)*.*\n?", "", hashed, flags=re.M)
     uv([*install, "--require-hashes", "-r", "-"], text=hashed)
-    uv([*install, str(wheel)])
+    deepspeed = lock.packages.get("deepspeed")
+    if deepspeed and not deepspeed.startswith("git+"):
+        wheel = deepspeed_wheel.ensure(deepspeed, lock.torch, stack.as_of, interpreter)
+        uv([*install, str(wheel)])
     if from_git:
         uv([*install, "-r", "-"], text=from_git)

@@ -19,7 +19,8 @@ from trl_compat.environments import cache, deepspeed_wheel
 from trl_compat.environments.interpreters import Interpreter
 from trl_compat.environments.settings import effective
 from trl_compat.environments.uv import find_links, uv
-from trl_compat.matrix import Stack
+from trl_compat.errors import BadInput
+from trl_compat.matrix import PACKAGES, Stack
 
 PINNED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:==(?P<version>[^\s;\\]+)| @ (?P<url>\S+))", re.M)
 
@@ -39,22 +40,31 @@ class Lock:
 
 
 def resolve(stack: Stack, interpreter: Interpreter) -> Lock:
-    """The lock of a stack, from the cache or resolved now.
+    """The lock of a stack: the one that it was given, one from the cache, or resolved now.
 
     Raises:
         Unresolvable: there is no such stack.
         Unavailable: an index or a repository cannot be reached.
+        BadInput: the lock that it was given is not there, or is about other versions.
     """
+    if stack.lock is not None:
+        return _given(stack, stack.lock)
     path = _path(stack, interpreter)
     with cache.guard(path):
         if not path.is_file():
             cache.write(path, _resolve(stack, interpreter))
-    text = path.read_text(encoding="utf-8")
+    return lock_of(path.read_text(encoding="utf-8"))
+
+
+def lock_of(text: str) -> Lock:
+    """The lock that a text is."""
     return Lock(text, hashlib.sha256(text.encode()).hexdigest(), packages_of(text))
 
 
 def kept(stack: Stack, interpreter: Interpreter) -> str | None:
-    """Digest of the stack's lock if it is in the cache; resolves nothing."""
+    """Digest of the stack's lock if it was given or is in the cache; resolves nothing."""
+    if stack.lock is not None:
+        return _given(stack, stack.lock).sha256
     path = _path(stack, interpreter)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
@@ -66,25 +76,52 @@ def packages_of(text: str) -> dict[str, str]:
     }
 
 
+def _given(stack: Stack, path: Path) -> Lock:
+    """A lock that is honoured as it is; its versions must be those that the stack claims."""
+    try:
+        lock = lock_of(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: the lock of a stack cannot be read ({error})") from None
+    for package in PACKAGES:
+        claimed, found = getattr(stack, package), lock.packages.get(package, "")
+        if found.partition("+")[0] != claimed and found != claimed:
+            raise BadInput(f"{path}: has {package} {found or 'not'}, its stack {claimed or 'none'}")
+    return lock
+
+
 def _path(stack: Stack, interpreter: Interpreter) -> Path:
     # Another index configuration may offer another build of the same version (a CPU torch).
     settings = effective(os.environ)
-    wanted = [stack.model_dump(mode="json"), interpreter.tag, settings]
+    asked = stack.model_dump(mode="json", exclude={"lock"})
+    wanted = [asked, interpreter.tag, settings]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:16]
     return cache.folder("locks") / f"{key}.txt"
 
 
 def _resolve(stack: Stack, interpreter: Interpreter) -> str:
     torch = torch_build(stack.torch, stack.as_of, interpreter)
-    wheel = deepspeed_wheel.ensure(stack.deepspeed, torch, stack.as_of, interpreter)
+    return compile_with_deepspeed(
+        stack.requirements(), torch, stack.deepspeed, stack.as_of, interpreter
+    )
+
+
+def compile_with_deepspeed(
+    requirements: list[str],
+    torch: str,
+    deepspeed: str,
+    as_of: datetime.date,
+    interpreter: Interpreter,
+) -> str:
+    """The lock of requirements whose DeepSpeed has first to be built against their torch."""
+    wheel = deepspeed_wheel.ensure(deepspeed, torch, as_of, interpreter)
     text = compile_requirements(
-        [*stack.requirements(), f"torch=={torch}"],
-        stack.as_of,
+        [*requirements, f"torch=={torch}"],
+        as_of,
         interpreter,
         ["--generate-hashes", *find_links(wheel.parent)],
     )
-    source = deepspeed_wheel.source_requirement(stack.deepspeed)
-    entry = re.compile(rf"^deepspeed=={re.escape(stack.deepspeed)}(?: \\\n    --hash=\S+)+", re.M)
+    source = deepspeed_wheel.source_requirement(deepspeed)
+    entry = re.compile(rf"^deepspeed=={re.escape(deepspeed)}(?: \\\n    --hash=\S+)+", re.M)
     return entry.sub(lambda _: source.strip(), text)
 
 

@@ -44,11 +44,16 @@ def uv(arguments: Sequence[str], *, text: str | None = None) -> str:
         Unresolvable: uv refuses; the text is its own reason, shortened to a line.
         BadInput: the disk is full.
     """
+    return uv_said(arguments, text=text)[0]
+
+
+def uv_said(arguments: Sequence[str], *, text: str | None = None) -> tuple[str, str]:
+    """Like :func:`uv`, and what uv said beside it (its warnings)."""
     env = {**os.environ, **uv_environment(os.environ), "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     env.pop("VIRTUAL_ENV", None)
     done = processes.run([program(), *arguments], env=env, text=text)
     if done.returncode == 0:
-        return done.stdout
+        return done.stdout, done.stderr
     raise reason(done.stderr)
 
 

@@ -86,30 +86,25 @@ class Watch:
         return Stop.LIMIT if now - self._begun > self._limits.seconds else None
 
     def _nothing_to_come(self, tree: list[psutil.Process], now: float) -> bool:
-        """Whether no rank is left that has still to write its record, for a while now.
+        """Whether every rank has ended, for a while now, and the launcher has not.
 
         The agent waits for every rank's return value, and for whatever a rank's children hold
         open: a rank that leaves without a word, or leaves a child behind, makes it wait for ever.
         """
-        pids, recorded, living = self.pids(), self._recorded(), {process.pid for process in tree}
+        pids, living = self.pids(), {process.pid for process in tree}
         for rank, pid in pids.items():
             if pid not in living and (status := processes.exit_status(pid)) is not None:
                 self.rank_exits[rank] = status
-        awaited = [
-            rank
-            for rank in range(self._world_size)
-            if rank not in recorded and (rank not in pids or pids[rank] in living)
-        ]
-        self._idle_since = None if awaited else self._idle_since or now
-        self.left_over = len(living - set(pids.values()))
+        ended = len(pids) == self._world_size and not any(
+            pid in living and not self._path(rank, "left").exists() for rank, pid in pids.items()
+        )
+        self._idle_since = (self._idle_since or now) if ended else None
+        self.left_over = len(living)
         return self._idle_since is not None and now - self._idle_since > IDLE_LIMIT
 
     def all_recorded(self) -> bool:
         """Whether every rank has left its record."""
-        return len(self._recorded()) == self._world_size
-
-    def _recorded(self) -> set[int]:
-        return {n for n in range(self._world_size) if self._path(n, "json").is_file()}
+        return all(self._path(rank, "json").is_file() for rank in range(self._world_size))
 
     def _listen(self, tree: list[psutil.Process], now: float) -> bool:
         """Whether anything was written or computed since the last sound."""

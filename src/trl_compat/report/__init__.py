@@ -1,4 +1,8 @@
-"""Reports: everything in reports/ but results.json is rendered from results.json alone."""
+"""Reports: everything in reports/ but results.json is rendered from results.json alone.
+
+The same results.json gives the same bytes: what is scrubbed is scrubbed when results.json is
+written, and nothing of the machine that renders gets into a report.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,36 @@ from pathlib import Path
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.report import junit, markdown
+from trl_compat.report.formats import FORMATS
 
 
 def write_all(folder: Path, document: results.Results, catalogue: Catalogue) -> None:
     """Writes results.json and every report made from it."""
-    results.write(folder / "results.json", document)
-    render_all(folder, document, catalogue)
+    path = folder / "results.json"
+    results.write(path, document)
+    written = results.read(path)
+    assert written is not None
+    render_all(folder, written, catalogue)
 
 
 def render_all(folder: Path, document: results.Results, catalogue: Catalogue) -> None:
-    """Writes every report that is made from results.json."""
-    (folder / "compatibility.md").write_text(
-        results.scrub(markdown.render(document, catalogue)), encoding="utf-8"
-    )
-    (folder / "junit.xml").write_text(results.scrub(junit.render(document)), encoding="utf-8")
+    """Writes every report that is made from results.json without being asked for."""
+    for name, text in rendered(document, catalogue).items():
+        (folder / name).write_bytes(text.encode())
+
+
+def rendered(document: results.Results, catalogue: Catalogue) -> dict[str, str]:
+    """The text of every such report, by file name."""
+    return {f.file: f.render(document, catalogue) for f in FORMATS.values() if f.default}
+
+
+def outdated(folder: Path, document: results.Results, catalogue: Catalogue) -> list[str]:
+    """The reports in a folder that are not, byte for byte, what their results.json makes now."""
+    return [
+        name
+        for name, text in rendered(document, catalogue).items()
+        if not (folder / name).is_file() or (folder / name).read_bytes() != text.encode()
+    ]
 
 
 def write_log(path: Path, text: str) -> None:

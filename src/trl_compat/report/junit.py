@@ -1,11 +1,16 @@
-"""junit.xml: one test case per cell; a deviation is a failure, what was not run is skipped."""
+"""junit.xml: one test case per cell; a deviation is a failure, what was not run is skipped.
+
+CI systems show the suite, the class and the case's name, and of a failure its message first: these
+say stack, failure, and what differs, so that nobody has to read an id.
+"""
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from trl_compat.outcomes import Outcome
+from trl_compat.report import tables
 from trl_compat.results import CellResult, Results
 
 NOT_RUN = (Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE)
@@ -13,43 +18,68 @@ NOT_RUN = (Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE)
 
 def render(document: Results) -> str:
     """The report as JUnit XML (the common xunit2 subset)."""
-    root = ET.Element("testsuites", name="trl-compat")
-    for stack, group in groupby(document.cells, key=lambda cell: cell.stack):
-        cells = list(group)
-        failed = sum(not cell.agrees for cell in cells)
-        skipped = sum(cell.agrees and cell.outcome in NOT_RUN for cell in cells)
-        suite = ET.SubElement(
-            root,
-            "testsuite",
-            name=stack,
-            tests=str(len(cells)),
-            failures=str(failed),
-            errors="0",
-            skipped=str(skipped),
-            time=f"{sum(cell.seconds for cell in cells):.2f}",
-            timestamp=document.generated_at,
-        )
-        for cell in cells:
-            suite.append(_case(cell))
+    root = ET.Element("testsuites", {"name": "trl-compat", **_counts(document.cells)})
+    for stack in tables.stacks_of(document, document.cells):
+        cells = [cell for cell in document.cells if cell.stack == stack]
+        started = min(cell.started_at for cell in cells)
+        about = {"name": stack, "timestamp": started, **_counts(cells)}
+        suite = ET.SubElement(root, "testsuite", about)
+        properties = ET.SubElement(suite, "properties")
+        for package in (*tables.SHOWN_PACKAGES, "python"):
+            value = getattr(document.stacks[stack], package)
+            ET.SubElement(properties, "property", name=package, value=value)
+        suite.extend(_case(cell) for cell in cells)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def name_of(cell: CellResult) -> str:
+    """A cell inside its stack and failure, for people."""
+    parts = [cell.variant, cell.model, f"{cell.world_size} ranks {cell.backend}"]
+    if cell.fix:
+        parts.append(f"with {'wrong fix ' if cell.wrong_fix else ''}{cell.fix}")
+    return ", ".join(parts)
+
+
+def _counts(cells: Sequence[CellResult]) -> dict[str, str]:
+    broken = sum(_is_error(cell) for cell in cells)
+    return {
+        "tests": str(len(cells)),
+        "failures": str(sum(not cell.agrees for cell in cells) - broken),
+        "errors": str(broken),
+        "skipped": str(sum(cell.agrees and cell.outcome in NOT_RUN for cell in cells)),
+        "time": f"{sum(cell.seconds for cell in cells):.2f}",
+    }
+
+
+def _is_error(cell: CellResult) -> bool:
+    return cell.outcome is Outcome.HARNESS_ERROR and not cell.agrees
 
 
 def _case(cell: CellResult) -> ET.Element:
     case = ET.Element(
         "testcase",
         classname=f"{cell.stack}.{cell.failure}",
-        name=cell.id,
+        name=name_of(cell),
         time=f"{cell.seconds:.2f}",
     )
     said = f"{cell.outcome} (expected {cell.expected}). {cell.reason}".strip()
     if not cell.agrees:
-        failure = ET.SubElement(case, "failure", message=_clean(said), type=str(cell.outcome))
-        failure.text = _clean(f"{said}\nrun again: {cell.command}")
+        tag = "error" if _is_error(cell) else "failure"
+        failure = ET.SubElement(case, tag, message=_clean(said), type=str(cell.outcome))
+        signature = cell.signature
+        lines = [
+            said,
+            f"{signature.exception}: {signature.message} ({signature.where})" if signature else "",
+            cell.traceback,
+            f"run again: {cell.command}",
+            f"log: {cell.log}" if cell.log else "",
+        ]
+        failure.text = _clean("\n".join(line for line in lines if line))
     elif cell.outcome in NOT_RUN:
         ET.SubElement(case, "skipped", message=_clean(said))
     else:
-        ET.SubElement(case, "system-out").text = _clean(said)
+        ET.SubElement(case, "system-out").text = _clean(f"{said}\nrun again: {cell.command}")
     return case
 
 

@@ -1,11 +1,17 @@
-"""The shapes that every renderer shows: a cell of the overview, ranges of releases, fixes."""
+"""The shapes that every renderer shows: a cell of the overview, the order of stacks, words.
+
+Pure functions over a results document; no renderer decides on its own what a stack's word is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 from trl_compat import results
+from trl_compat.matrix import GIT, PACKAGES
 from trl_compat.outcomes import Outcome
 
 # Which outcome speaks for several cells: the worst that was seen.
@@ -23,6 +29,10 @@ WORST_FIRST = (
     Outcome.PASS,
     Outcome.NOT_APPLICABLE,
 )
+
+# The packages in the order in which people name them.
+SHOWN_PACKAGES = ("trl", "torch", "transformers", "deepspeed", "accelerate", "peft")
+assert set(SHOWN_PACKAGES) == set(PACKAGES)
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,35 @@ class Summary:
         """The outcome's word; never colour or sign alone."""
         word = "fails" if self.outcome is Outcome.REPRODUCED else str(self.outcome)
         return f"{word}, fix proven" if self.fixed else word
+
+
+def version_key(value: str) -> tuple[bool, Version]:
+    """Sort key of a version as versions order, with git commits before every release."""
+    commit = GIT.fullmatch(value)
+    return (not commit, Version("0") if commit else Version(value))
+
+
+def version_text(value: str) -> str:
+    """A version as people read it: a release as it is, a commit by its first nine characters."""
+    commit = GIT.fullmatch(value)
+    return f"commit {commit['commit'][:9]}" if commit else value
+
+
+def newest_first(document: results.Results) -> list[str]:
+    """The stacks by TRL release, newest first, then by date and other packages; commits last."""
+
+    def key(name: str) -> tuple[object, ...]:
+        stack = document.stacks[name]
+        others = (version_key(getattr(stack, package)) for package in SHOWN_PACKAGES[1:])
+        return (version_key(stack.trl), stack.as_of, *others)
+
+    return sorted(document.stacks, key=key, reverse=True)
+
+
+def failures_of(document: results.Results, known: Sequence[str]) -> list[str]:
+    """Those of the known failures that have cells, in the order given."""
+    present = {cell.failure for cell in document.cells}
+    return [failure for failure in known if failure in present]
 
 
 def stacks_of(document: results.Results, cells: Sequence[results.CellResult]) -> list[str]:

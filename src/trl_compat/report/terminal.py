@@ -1,4 +1,9 @@
-"""What the user sees while cells run and afterwards: live on a terminal, lines elsewhere."""
+"""What the user sees while cells run: a live display on a terminal, plain lines elsewhere.
+
+A line per cell when it is over, and of a cell that deviates the three lines that matter: what was
+expected and what came, what was raised and where, and how to run it again.  The log stays in the
+reports.  What is said when all is over is in :mod:`trl_compat.report.conclusion`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 
 import pytest
-from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -20,16 +26,16 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.text import Text
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells import Cell
 from trl_compat.outcomes import Outcome, Verdict
-from trl_compat.report import tables
+from trl_compat.report import conclusion
 
 Describe = Callable[[str], tuple[Cell, Verdict, float, bool]]
-STYLE = {"✅": "green", "❌": "red", "⚠️": "yellow", "—": "dim"}
+QUIET, NORMAL, VERBOSE = -1, 0, 1
 
 
 class Display:
@@ -39,33 +45,53 @@ class Display:
         total: cells of the selection.
         reused: how many of them are known already.
         describe: from a cell's id to its cell, verdict, seconds, and whether it agrees.
+        verbosity: ``QUIET`` shows deviations only, ``VERBOSE`` also beginnings and what was raised.
+        reports: where the reports are written.
+        console: where to print; the standard output by default.
     """
 
-    def __init__(self, *, total: int, reused: int, describe: Describe) -> None:
-        # A pipe has no width of its own; CI logs are wide.
-        width = None if sys.stdout.isatty() else 132
-        self.console = Console(highlight=False, width=width)
+    def __init__(
+        self,
+        *,
+        total: int,
+        reused: int,
+        describe: Describe,
+        verbosity: int = NORMAL,
+        reports: Path = Path("reports"),
+        console: Console | None = None,
+    ) -> None:
+        self.console = console or standard_output()
         self._total, self._reused, self._describe = total, reused, describe
+        self._verbosity, self._reports = verbosity, reports
         self._done = 0
         self._begun = time.monotonic()
-        self._progress: Progress | None = None
+        self._running: dict[str, float] = {}
+        self._ready: set[str] = set()
+        self._announced: set[str] = set()
+        self._live: Live | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+        )
 
     def __enter__(self) -> Display:
-        reused = f" ({self._reused} unchanged since an earlier run)" if self._reused else ""
-        self.console.print(f"{self._total} cells{reused}")
+        if self._verbosity > QUIET:
+            reused = f" ({self._reused} unchanged since an earlier run)" if self._reused else ""
+            self.console.print(f"{self._total} cells{reused}")
         if self.console.is_terminal and not os.environ.get("NO_COLOR"):
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=self.console,
-                transient=True,
-            )
-            self._progress.start()
             self._task = self._progress.add_task("cells", total=self._total - self._reused)
+            self._live = Live(
+                console=self.console,
+                get_renderable=self._picture,
+                transient=True,
+                refresh_per_second=2,
+            )
+            self._live.start()
         return self
 
     def __exit__(
@@ -74,8 +100,36 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        if self._live is not None:
+            self._live.stop()
+
+    def _picture(self) -> RenderableType:
+        """The bar, and a line for each cell that runs now."""
+        now = time.monotonic()
+        lines = []
+        for name, since in self._running.items():
+            stack, _, rest = name.partition("__")
+            # The first cell of a stack waits until its environment is there.
+            what = rest.replace("__", " · ") if stack in self._ready else "preparing the stack"
+            line = f"  {now - since:3.0f} s  {stack}  {what}"
+            lines.append(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))
+        return Group(self._progress, *lines)
+
+    def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
+        """A cell begins; with the first of a stack its environment is made ready."""
+        # A node is ``path::cell@stack``; stacks have no '@'.
+        name = nodeid.rpartition("::")[2].rpartition("@")[0]
+        if not name:
+            return
+        self._running[name] = time.monotonic()
+        stack = name.partition("__")[0]
+        if self._live is not None:
+            self._live.refresh()
+        elif stack not in self._announced and self._verbosity > QUIET:
+            self.console.print(f"[dim]stack {escape(stack)}: preparing its environment[/]")
+        if self._live is None and self._verbosity >= VERBOSE:
+            self.console.print(f"[dim]begins {escape(name)}[/]", soft_wrap=True)
+        self._announced.add(stack)
 
     def confirming(self, count: int) -> None:
         """Says that cells which surprised are now run once more, alone."""
@@ -83,7 +137,7 @@ class Display:
             f"{count} cells are not as their advisories say: each runs again alone, by torchrun"
         )
         self._done -= count
-        if self._progress is not None:
+        if self._live is not None:
             self._progress.update(self._task, completed=self._done)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -91,31 +145,40 @@ class Display:
         if report.when != "call" and not (report.when == "setup" and report.failed):
             return
         self._done += 1
-        if self._progress is not None:
+        if self._live is not None:
             self._progress.advance(self._task)
         cell_id = dict(report.user_properties).get("cell")
         if not isinstance(cell_id, str):
-            self.console.print(escape(str(report.longrepr)))
+            self._print_end_of(report.longrepr)
             return
+        self._running.pop(cell_id, None)
+        self._ready.add(cell_id.partition("__")[0])
         try:
             cell, verdict, seconds, agreed = self._describe(cell_id)
         except LookupError:
-            self.console.print(
-                f"[red]no record[/] {escape(cell_id)}: {escape(str(report.longrepr))}"
-            )
+            self.console.print(f"[red]no record[/] {escape(cell_id)}")
+            self._print_end_of(report.longrepr)
             return
+        if self._verbosity > QUIET or not agreed:
+            self._print_cell(cell, verdict, seconds)
+        if not agreed:
+            for line in what_matters(cell, verdict):
+                self.console.print(f"      {escape(line)}", soft_wrap=True)
+        elif self._verbosity >= VERBOSE and verdict.error is not None:
+            self.console.print(f"      [dim]{escape(raised(verdict))}[/]", soft_wrap=True)
+
+    def _print_cell(self, cell: Cell, verdict: Verdict, seconds: float) -> None:
         place = f"[{self._reused + self._done}/{self._total}]"
         mark = verdict.outcome.folded
-        line = (
-            f"[dim]{escape(place)}[/] {mark} [{STYLE[mark]}]{verdict.outcome}[/]  "
-            f"{escape(label(cell))}  [dim]{seconds:.1f} s[/]"
+        self.console.print(
+            f"[dim]{escape(place)}[/] {mark} [{conclusion.STYLE[mark]}]{verdict.outcome}[/]  "
+            f"{escape(label(cell))}  [dim]{seconds:.1f} s[/]",
+            soft_wrap=True,
         )
-        self.console.print(line)
-        if not agreed:
-            reason = f": {verdict.reason}" if verdict.reason else ""
-            self.console.print(
-                f"      [bold]expected {cell.expectation.outcome}[/]{escape(reason)}"
-            )
+
+    def _print_end_of(self, text: object, lines: int = 3) -> None:
+        for line in str(text).rstrip().splitlines()[-lines:]:
+            self.console.print(f"      {escape(line)}")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A module that cannot be collected is the harness's own failure; say it."""
@@ -130,64 +193,30 @@ class Display:
         interrupted: bool,
     ) -> None:
         """The table, what to look at, and what to do next."""
-        console = self.console
-        console.print()
-        console.print(_table(document, cells, catalogue))
+        minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
         counts = results.summary(cells)
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
-        minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
-        console.print(
+        if self._verbosity > QUIET and cells:
+            self.console.print()
+            self.console.print("does it work?  (* every failing cell has a fix that was proven)")
+            self.console.print(conclusion.table(document, cells))
+        self.console.print(
             f"{len(cells)} of {self._total} cells in {minutes} min {seconds} s "
-            f"({self._reused} reused): {said}"
+            f"({self._reused} reused): {said or 'nothing was run'}"
         )
-        fixes = [c for c in cells if c.fixed and not c.wrong_fix]
-        proven = sum(c.outcome is Outcome.PASS for c in fixes)
-        wrong = sum(c.outcome is Outcome.REPRODUCED for c in cells if c.wrong_fix)
-        console.print(
-            f"fixes proven: {proven} of {len(fixes)} tried; wrong fixes shown wrong: {wrong}"
-        )
-        if document.not_run:
-            console.print(
-                f"{len(document.not_run)} combinations left out by the matrix, with reasons"
-            )
-        repeated = [c for c in cells if len(c.attempts) > 2]
-        if repeated:
-            runs = sum(len(c.attempts) for c in repeated)
-            steady = sum(c.outcome is not Outcome.UNSTABLE for c in repeated)
-            console.print(
-                f"repeated: {runs} runs of {len(repeated)} cells; {steady} of {len(repeated)} gave "
-                "the same outcome every time"
-            )
-        deviations = [c for c in cells if not c.agrees]
-        unreached = sorted({c.stack for c in cells if c.outcome is Outcome.UNAVAILABLE})
-        if unreached:
-            why = next(c.reason for c in cells if c.outcome is Outcome.UNAVAILABLE)
-            console.print(f"not run, out of reach: {', '.join(unreached)} ({escape(why)})")
-        by_reason: dict[str, list[results.CellResult]] = {}
-        for cell in deviations:
-            by_reason.setdefault(cell.reason, []).append(cell)
-        for reason, alike in list(by_reason.items())[:10]:
-            cell, more = alike[0], len(alike) - 1
-            console.print(
-                f"[bold red]deviates[/] {escape(cell.id)}: expected {cell.expected}, is "
-                f"{cell.outcome}{f' (and {more} more cells)' if more else ''}. {escape(reason)}\n"
-                f"         again: {escape(cell.command)}"
-            )
-        if interrupted:
-            console.print(
-                "interrupted; finished cells are kept, the same command goes on from here"
-            )
-        elif deviations:
-            console.print(
-                f"{len(deviations)} cells are not as the advisories say: read their logs under "
-                "reports/evidence, then run them again by the command beside them"
-            )
-        elif cells and len(unreached) == len({c.stack for c in cells}):
-            console.print("nothing was run: see to the network (or a mirror), then run this again")
-        elif cells:
-            console.print(
-                "every cell that ran is as its advisory says; next: read reports/compatibility.md"
-            )
+        for line in conclusion.findings(document, cells, catalogue):
+            self.console.print(line, soft_wrap=True)
+        for line in conclusion.what_next(cells, self._reports, interrupted=interrupted):
+            self.console.print(line, soft_wrap=True)
+
+
+def standard_output() -> Console:
+    """The console of the standard output."""
+    if not sys.stdout.isatty():
+        return Console(highlight=False, width=132)  # a pipe has no width; CI logs are wide
+    # A descriptor of our own: pytest takes the other one while a cell runs, and the live display
+    # goes on then.
+    return Console(highlight=False, file=os.fdopen(os.dup(sys.stdout.fileno()), "w"))
 
 
 def label(cell: Cell) -> str:
@@ -196,22 +225,26 @@ def label(cell: Cell) -> str:
     return f"{cell.stack} · {cell.failure}/{cell.variant} · {cell.model}{fix}"
 
 
-def _table(
-    document: results.Results, cells: Sequence[results.CellResult], catalogue: Catalogue
-) -> Table:
-    failures = sorted({cell.failure for cell in cells})
-    title = "does it work?  (* every failing cell has a fix that was proven)"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("stack", no_wrap=True)
-    for failure in failures:
-        table.add_column(failure, overflow="fold", min_width=9)
-    for stack in tables.stacks_of(document, cells):
-        row = [tables.summary_of(cells, stack, failure) for failure in failures]
-        table.add_row(stack, *(_short(s) if s else "[dim]not run[/]" for s in row))
-    return table
+def raised(verdict: Verdict) -> str:
+    """What was raised and where, in one line."""
+    if verdict.error is None:
+        return "nothing was raised"
+    message = " ".join(str(verdict.error["message"]).split())
+    short = message if len(message) <= 160 else f"{message[:159]}…"
+    return f"{verdict.error['exception']}: {short} ({verdict.error['where']})"
 
 
-def _short(summary: tables.Summary) -> str:
-    word = "fails" if summary.outcome is Outcome.REPRODUCED else str(summary.outcome)
-    word = "n/a" if summary.outcome is Outcome.NOT_APPLICABLE else word
-    return f"[{STYLE[summary.mark]}]{summary.mark} {word}{'*' if summary.fixed else ''}[/]"
+def what_matters(cell: Cell, verdict: Verdict) -> list[str]:
+    """The three lines of a cell that deviates."""
+    predicted = cell.expectation
+    more = predicted.symptom or predicted.masked_by
+    expected = f"expected {predicted.outcome}{f' ({more})' if more else ''}"
+    seen = verdict.symptom or verdict.masked_by
+    reason = f": {verdict.reason}" if verdict.reason else f" ({seen})" if seen else ""
+    if verdict.outcome is Outcome.OTHER_FAILURE:
+        reason = ", which no advisory records"  # the next line says what it is
+    return [
+        f"{expected}, is {verdict.outcome}{reason}",
+        raised(verdict),
+        f"again: {cell.command()}",
+    ]

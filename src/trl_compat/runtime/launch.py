@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,18 @@ from .spec import CellSpec
 def run_rank(spec: CellSpec) -> None:
     """Entry of a forked rank.
 
-    Its exit handlers run at the end as those of a rank of ``torchrun`` do; a forked process skips
-    them, and with them what goes wrong there.
+    At the end it does what the interpreter does when a rank of ``torchrun`` ends, and a forked
+    process leaves out: it waits for threads and runs exit handlers, with whatever goes wrong there.
+    The agent then keeps it until every rank has ended, so it says that it has nothing left to do.
     """
     from .rank import run
 
     try:
         run(spec)
     finally:
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
+        Path(spec.folder, f"rank{os.environ.get('RANK', '0')}.left").touch()
 
 
 def launch_forked(spec: CellSpec) -> None:

@@ -1,26 +1,23 @@
-"""Advisories: one record per failure, the single source of expectations, tables and docs.
+"""The schema of an advisory, version 1: what is known about one failure, in one record.
 
-An advisory says which stacks are affected as conjunctions of version ranges, commits and
-conditions, what the failure looks like (its symptoms), how to provoke it, and which fixes work and
-which do not.  An advisory with ``masks: true`` describes a failure that stops other reproductions
-before their place of interest.
+Ranges are PEP 440 specifiers, which people can write and installers understand; the events of other
+formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Evidence is not
+typed here, either: it is what results.json says.  ``schema/advisory-1.json`` is the JSON Schema.
 """
 
 from __future__ import annotations
 
+import datetime
 import enum
 import fnmatch
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from trl_compat import documents
-from trl_compat.errors import BadInput
-from trl_compat.matrix import NAME, PACKAGES, Record, Stack
+from trl_compat.matrix import NAME, PACKAGES, Record, Versions
 
 Value = str | int | bool
 
@@ -40,6 +37,14 @@ Ranges = Annotated[dict[str, str], AfterValidator(_ranges)]
 """PEP 440 version ranges by package; all must hold."""
 
 
+Conditions = dict[str, Value | tuple[Value, ...]]
+"""Allowed values by name; a tuple means any of them."""
+
+# What only a reproduction has: the part of the root cause it looks at, how far it goes, and which
+# stand-in it leaves out.  Everything else a user can name.
+INTERNAL = ("facet", "save", "steps", "without_stand_in")
+
+
 class Severity(enum.StrEnum):
     """How a failure hurts."""
 
@@ -49,11 +54,28 @@ class Severity(enum.StrEnum):
     SLOW = "slow"
 
 
+class Moment(enum.StrEnum):
+    """How far a scenario has come when a failure that masks others stops it; in this order."""
+
+    IMPORT = "import"  # of the stack
+    MODEL = "model"  # is made or loaded
+    TRAINER = "trainer"  # is made
+    START = "start"  # of train(), up to the first forward pass
+    STEP = "step"  # generation, forward and backward pass
+    UPDATE = "update"  # learning rate and log
+
+
 class Reference(Record):
     """Where a fact comes from."""
 
     url: str = Field(pattern=r"^https://")
     note: str = ""
+    type: Literal["report", "introduced", "fix", "discussion", "web"] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The type; by default an issue is a report, everything else a page."""
+        return self.type or ("report" if "/issues/" in self.url else "web")
 
 
 class Symptom(Record):
@@ -106,9 +128,9 @@ class Scope(Record):
 
     versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
-    conditions: dict[str, Value | tuple[Value, ...]] = {}
+    conditions: Conditions = {}
 
-    def covers(self, stack: Stack, conditions: Mapping[str, Any]) -> bool:
+    def covers(self, stack: Versions, conditions: Mapping[str, Any]) -> bool:
         """Whether the stack, under these conditions, lies in the scope."""
         for package, range_ in self.versions.items():
             version = stack.version(package)
@@ -116,7 +138,7 @@ class Scope(Record):
                 return False
         for package, commits in self.commits.items():
             commit = stack.commit(package)
-            if commit is None or not any(commit.startswith(known) for known in commits):
+            if commit is None or not any(_same_commit(commit, known) for known in commits):
                 return False
         for name, wanted in self.conditions.items():
             allowed = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -125,16 +147,51 @@ class Scope(Record):
         return True
 
 
+def _same_commit(one: str, other: str) -> bool:
+    # Either may be abbreviated.
+    return one.startswith(other) or other.startswith(one)
+
+
 class Affected(Scope):
-    """A scope in which the failure shows, as the named symptom."""
+    """A scope in which the failure shows, as the named symptom; the first that covers speaks.
+
+    Attributes:
+        means: what a user can name in place of ``conditions``, where these speak of what only a
+            reproduction has (a facet, a stand-in); left out, the other conditions are meant.
+        provided: what has to hold besides and no option says, as a clause for people.
+        severity: how it hurts here, where that is not how the failure hurts as a whole.
+        first: why it stands before another scope that it overlaps.
+    """
 
     symptom: str
+    severity: Severity | None = None
+    means: Conditions | None = None
+    provided: str = ""
+    first: str = ""
 
 
 class Absent(Scope):
     """A scope in which there is nothing to fail: the release lacks the option or the trainer."""
 
     why: str
+
+
+class Avoidance(Record):
+    """A way around the failure without a patch: other versions, or an option.
+
+    ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text.
+    """
+
+    upgrade: Ranges = {}
+    pin: Ranges = {}
+    option: str = ""
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> Avoidance:
+        if sum(map(bool, (self.upgrade, self.pin, self.option))) != 1:
+            raise ValueError("give exactly one of upgrade, pin and option")
+        return self
 
 
 class Remedy(Record):
@@ -191,13 +248,32 @@ class Reproduction(Record):
 
 
 class Advisory(Record):
-    """The record of one failure."""
+    """The record of one failure.
 
+    Attributes:
+        schema_version: of this schema; left out, 1.
+        summary: who is hit, by what, since when until when.
+        cause: why, and what plays no part.
+        details: what else is worth knowing.
+        available: releases that have the feature at all.
+        absent: scopes in which there is nothing to fail.
+        masks: it stops reproductions of other failures before their place of interest.
+        avoid: ways around it by other versions or options, the best first.
+        advice: the shortest way out, in a sentence.
+        withdrawn: the day from which the record no longer holds; it is kept for those who refer to
+            it and used by nothing.
+    """
+
+    schema_version: Literal[1] = 1
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     title: str
     summary: str
     severity: Severity
     cause: str
+    details: str = ""
+    published: datetime.date | None = None
+    modified: datetime.date | None = None
+    withdrawn: datetime.date | None = None
     references: tuple[Reference, ...]
     available: Ranges = {}
     absent: tuple[Absent, ...] = ()
@@ -205,8 +281,10 @@ class Advisory(Record):
     affected: tuple[Affected, ...]
     reproduction: Reproduction | None = None
     masks: bool = False
+    moment: Moment | None = None
     fixes: tuple[Fix, ...] = ()
     wrong_fixes: tuple[WrongFix, ...] = ()
+    avoid: tuple[Avoidance, ...] = ()
     advice: str = ""
 
     @model_validator(mode="after")
@@ -217,7 +295,17 @@ class Advisory(Record):
                 raise ValueError(f"symptom '{symptom}' is not described")
         if self.reproduction is None and not self.masks:
             raise ValueError("needs a reproduction, or 'masks: true'")
+        if self.moment is not None and not self.masks:
+            raise ValueError("'moment' says when a failure masks others, so needs 'masks: true'")
         return self
+
+    def conditions_for_users(self, block: Affected) -> Conditions:
+        """What a user can name of a scope's conditions, those of the reproduction included."""
+        if block.means is not None:
+            return block.means
+        common = self.reproduction.conditions if self.reproduction else {}
+        named = {**common, **block.conditions}
+        return {name: value for name, value in named.items() if name not in INTERNAL}
 
     def symptom_of(self, error: Mapping[str, Any]) -> str | None:
         """Name of the symptom that a recorded exception shows, or None."""
@@ -226,49 +314,3 @@ class Advisory(Record):
     def resembled_by(self, error: Mapping[str, Any]) -> str | None:
         """Name of the symptom from whose place a recorded exception comes, or None."""
         return next((name for name, s in self.symptoms.items() if s.is_place_of(error)), None)
-
-
-class Catalogue(Record):
-    """All advisories of a folder, by id."""
-
-    kind: Literal["catalogue"] = "catalogue"
-    records: dict[str, Advisory]
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Ids of the failures that have a reproduction, in the order of their ids."""
-        return tuple(sorted(i for i, record in self.records.items() if record.reproduction))
-
-    @property
-    def masks(self) -> tuple[Advisory, ...]:
-        """Advisories that can stop another failure's scenario."""
-        return tuple(record for _, record in sorted(self.records.items()) if record.masks)
-
-    def reproduction(self, failure: str) -> Reproduction:
-        """How a failure is provoked."""
-        reproduction = self.records[failure].reproduction
-        assert reproduction is not None, f"{failure} only masks others"
-        return reproduction
-
-    def __getitem__(self, failure: str) -> Advisory:
-        return self.records[failure]
-
-
-def load(folder: Path, reproductions: Path) -> Catalogue:
-    """Reads every advisory of a folder and checks that each reproduction is there.
-
-    Raises:
-        BadInput: a broken record, a file whose name is not its id, a missing reproduction.
-    """
-    records = {}
-    for path in sorted(folder.glob("*.yaml")):
-        advisory = documents.load(path, Advisory)
-        if advisory.id != path.stem:
-            raise BadInput(f"{path}: id '{advisory.id}' should be '{path.stem}' like the file")
-        module = advisory.reproduction and reproductions / f"{advisory.reproduction.module}.py"
-        if module and not module.is_file():
-            raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
-        records[advisory.id] = advisory
-    if not records:
-        raise BadInput(f"{folder}: no advisories there")
-    return Catalogue(records=records)

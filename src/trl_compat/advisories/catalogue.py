@@ -1,0 +1,84 @@
+"""The advisories of a folder: read strictly for running, one by one for whoever only looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from trl_compat import documents
+from trl_compat.advisories.schema import Advisory, Moment, Reproduction
+from trl_compat.errors import BadInput
+from trl_compat.matrix import Record
+
+
+class Catalogue(Record):
+    """All advisories of a folder, by id."""
+
+    kind: Literal["catalogue"] = "catalogue"
+    records: dict[str, Advisory]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Ids of the failures that have a reproduction, in the order of their ids."""
+        return tuple(
+            sorted(i for i, r in self.records.items() if r.reproduction and not r.withdrawn)
+        )
+
+    @property
+    def masks(self) -> tuple[Advisory, ...]:
+        """Advisories that can stop another failure's scenario, those that do so first, first."""
+        moments = [*Moment, None]
+        masks = [r for r in self.records.values() if r.masks and not r.withdrawn]
+        return tuple(sorted(masks, key=lambda mask: (moments.index(mask.moment), mask.id)))
+
+    def reproduction(self, failure: str) -> Reproduction:
+        """How a failure is provoked."""
+        reproduction = self.records[failure].reproduction
+        assert reproduction is not None, f"{failure} only masks others"
+        return reproduction
+
+    def __getitem__(self, failure: str) -> Advisory:
+        return self.records[failure]
+
+
+def load(folder: Path, reproductions: Path) -> Catalogue:
+    """Reads every advisory of a folder and checks that each reproduction is there.
+
+    Raises:
+        BadInput: a broken record, a file whose name is not its id, a missing reproduction.
+    """
+    records = [_read(path, reproductions) for path in _files(folder)]
+    return Catalogue(records={record.id: record for record in records})
+
+
+def load_leniently(folder: Path, reproductions: Path | None = None) -> tuple[Catalogue, list[str]]:
+    """Reads one by one: the records that are right, and a sentence for each that is left out.
+
+    Without ``reproductions`` it does not matter whether these are there.
+    """
+    records, broken = {}, []
+    for path in _files(folder):
+        try:
+            record = _read(path, reproductions)
+            records[record.id] = record
+        except BadInput as error:
+            broken.append(f"left out: {error}")
+    return Catalogue(records=records), broken
+
+
+def _files(folder: Path) -> list[Path]:
+    paths = sorted(folder.glob("*.yaml"))
+    if not paths:
+        raise BadInput(f"{folder}: no advisories there")
+    return paths
+
+
+def _read(path: Path, reproductions: Path | None) -> Advisory:
+    advisory = documents.load(path, Advisory)
+    if advisory.id != path.stem:
+        raise BadInput(f"{path}: id '{advisory.id}' should be '{path.stem}' like the file")
+    if reproductions and advisory.reproduction:
+        module = reproductions / f"{advisory.reproduction.module}.py"
+        if not module.is_file():
+            raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
+    return advisory

@@ -1,0 +1,115 @@
+"""``trl-compat advisories``: check the records, compile them for shipping, export them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, BadInput
+
+
+@click.group(epilog="Example: trl-compat advisories lint")
+def advisories() -> None:
+    """Work on the advisories of a checkout: lint, compile, export, releases."""
+
+
+@advisories.command(epilog="Example: trl-compat advisories lint")
+@click.pass_obj
+def lint(root: Path) -> None:
+    """Check every record beyond its schema: ranges, versions, references, open ends.
+
+    A record that cannot be read is named, and the others are checked all the same.
+
+    Exit code 0: clean, warnings left aside; 1: a record has an error; 2: a record cannot be read.
+    """
+    from trl_compat import advisories as records
+    from trl_compat import project, releases, results
+    from trl_compat.advisories import lint as rules
+
+    where = project.at(root)
+    catalogue, broken = records.load_leniently(where.advisories, where.reproductions)
+    document = results.read(where.reports / "results.json")
+    complaints = rules.lint(catalogue, releases.known(), document, where.reproductions)
+    for complaint in complaints:
+        click.echo(f"{complaint.level}: {complaint.failure}: {complaint.text}")
+    errors = sum(complaint.level == "error" for complaint in complaints)
+    click.echo(
+        f"{len(catalogue.records)} records, {errors} errors, {len(complaints) - errors} warnings"
+    )
+    if broken:
+        raise BadInput("; ".join(broken))
+    sys.exit(EXIT_FINDINGS if errors else EXIT_OK)
+
+
+@advisories.command("compile", epilog="Example: trl-compat advisories compile")
+@click.pass_obj
+def compile_(root: Path) -> None:
+    """Write what doctor reads, src/trl_compat/shipped/, from advisories/ and results.json."""
+    from trl_compat import advisories as records
+    from trl_compat import project, results
+    from trl_compat.advisories import compiled
+
+    where = project.at(root)
+    folder = where.root / "src" / "trl_compat" / "shipped"
+    document = results.read(where.reports / "results.json")
+    if document is None or not folder.is_dir():
+        missing = folder if document else where.reports / "results.json"
+        raise BadInput(f"{missing}: not there; this command works in a checkout")
+    catalogue = records.load(where.advisories, where.reproductions)
+    compiled.write(folder, catalogue, document)
+    click.echo(f"compiled {len(catalogue.records)} advisories into {folder}")
+
+
+@advisories.command(epilog="Example: trl-compat advisories export --osv osv/")
+@click.option(
+    "--osv",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for one record per advisory in the OSV format.",
+)
+@click.pass_obj
+def export(root: Path, folder: Path) -> None:
+    """Write the advisories in a format that other tools read."""
+    from trl_compat import advisories as records
+    from trl_compat import project, releases, results
+    from trl_compat.advisories import osv
+
+    where = project.at(root)
+    catalogue, broken = records.load_leniently(where.advisories, where.reproductions)
+    document = results.read(where.reports / "results.json")
+    written = osv.export(folder, catalogue, releases.known(), document)
+    for sentence in broken:
+        click.echo(sentence, err=True)
+    click.echo(f"wrote {len(written)} records into {folder}")
+
+
+@advisories.command(epilog="Example: trl-compat advisories releases")
+@click.pass_obj
+def releases(root: Path) -> None:
+    """Write the list of releases again, from the package index (needs the network)."""
+    import datetime
+    import json
+    import urllib.request
+
+    from trl_compat import releases as known
+    from trl_compat.packages import PACKAGES
+
+    documents = {}
+    for package in PACKAGES:
+        address = known.INDEX.format(package=package)
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                documents[package] = json.load(answer)
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{address}: cannot be read ({error}); the list is unchanged") from None
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    found = known.fetched(documents, today)
+    path = root / "src" / "trl_compat" / "shipped" / "releases.json"
+    if not path.is_file():
+        raise BadInput(f"{path}: not there; this command works in a checkout")
+    path.write_text(known.written(found), encoding="utf-8")
+    said = ", ".join(f"{package} {found.newest(package)}" for package in PACKAGES)
+    click.echo(f"newest as of {today}: {said}")

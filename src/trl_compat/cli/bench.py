@@ -1,0 +1,46 @@
+"""``trl-compat bench``: what the harness saves, measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Example: trl-compat bench --cells 24")
+@click.option("--profile", default="default", show_default=True, help="Whose cells are measured.")
+@click.option(
+    "--cells",
+    "count",
+    type=click.IntRange(min=1),
+    default=24,
+    show_default=True,
+    help="Size of the sample of them.",
+)
+@click.option("--whole", is_flag=True, help="All of them; the plain way takes long.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time, ours.")
+@click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), help="Write it there.")
+@click.pass_obj
+def bench(
+    root: Path, profile: str, count: int, whole: bool, jobs: int | None, markdown: Path | None
+) -> None:
+    """Measure the same cells by plain torchrun and by the matrix, and print the ratios."""
+    from trl_compat import bench as measuring
+    from trl_compat import host, project
+    from trl_compat.cli.matrix import default_jobs
+
+    where = project.at(root)
+    cells = measuring.cells_of(where, profile, None if whole else count)
+    lines = [
+        f"{host.describe().cpu}, {host.describe().memory}; {len(cells)} cells of '{profile}'",
+        "",
+        "| what | plain | trl-compat | ratio |",
+        "|---|---|---|---|",
+    ]
+    click.echo("\n".join(lines))
+    for figure in measuring.measure(where, cells, jobs or default_jobs("cpu", 2)):
+        ratio = f"{figure.ratio:.1f}×" if figure.ratio else ""
+        lines.append(f"| {figure.what} | {figure.plain} | {figure.ours} | {ratio} |")
+        click.echo(lines[-1])
+    if markdown is not None:
+        markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")

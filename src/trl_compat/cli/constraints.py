@@ -1,0 +1,66 @@
+"""``trl-compat constraints``: pip constraints that avoid a failure."""
+
+from __future__ import annotations
+
+import click
+
+from trl_compat.errors import BadInput
+
+
+@click.command(
+    epilog="Example: trl-compat constraints --avoid online-dpo-ref-none > constraints.txt"
+)
+@click.option("--avoid", "failures", multiple=True, required=True, help="A failure; repeatable.")
+@click.option("--given", multiple=True, metavar="NAME==VERSION", help="What stays as it is.")
+@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="A condition of yours.")
+def constraints(
+    failures: tuple[str, ...], given: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    """Print pip constraints that avoid known failures, for pip install -c.
+
+    What a constraint cannot say is said in a comment.
+
+    Exit code 0: there are constraints, or none are needed; 2: bad input, or pip cannot say it.
+    """
+    from trl_compat.doctor import constraints as ways
+    from trl_compat.doctor import records
+    from trl_compat.doctor.conditions import Conditions
+
+    versions = _versions(given)
+    conditions = Conditions()
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise BadInput(f"--set {option}: write NAME=VALUE")
+        conditions.say(name.strip(), (value,), f"--set {option}")
+    found = [
+        ways.avoid(records.shipped_record(failure), versions, conditions.values)
+        for failure in failures
+    ]
+    for avoidance in found:
+        if avoidance.concerned and not avoidance.ways:
+            kept = f" with {', '.join(given)}" if given else ""
+            raise BadInput(
+                f"{avoidance.record.id}: pip constraints cannot say it{kept}: no single package "
+                "whose versions alone avoid it; give other versions with --given, or run: "
+                "trl-compat doctor FILE"
+            )
+    for avoidance in found:
+        click.echo(ways.text(avoidance, versions), nl=False)
+
+
+def _versions(given: tuple[str, ...]) -> dict[str, str]:
+    from packaging.version import InvalidVersion, Version
+
+    from trl_compat.packages import PACKAGES
+
+    versions = {}
+    for text in given:
+        name, _, version = text.partition("==")
+        if name.strip().lower() not in PACKAGES:
+            raise BadInput(f"--given {text}: '{name}' is not one of {', '.join(PACKAGES)}")
+        try:
+            versions[name.strip().lower()] = str(Version(version))
+        except InvalidVersion:
+            raise BadInput(f"--given {text}: write NAME==VERSION") from None
+    return versions

@@ -1,0 +1,30 @@
+"""``trl-compat explain``: an advisory, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Example: trl-compat explain ppo-zero3-save")
+@click.argument("failure")
+@click.pass_obj
+def explain(root: Path, failure: str) -> None:
+    """Explain FAILURE: what is seen, who is hit, why, since when, the fix and its proof.
+
+    Proofs are those of reports/results.json; nothing is run.
+    """
+    from trl_compat import advisories, project, results
+    from trl_compat.matrix import choose
+    from trl_compat.report import explanation
+
+    where = project.at(root)
+    catalogue = advisories.load(where.advisories, where.reproductions)
+    choose("failure", [failure], sorted(catalogue.records))
+    advisory = catalogue[failure]
+    document = results.read(where.reports / "results.json")
+    click.echo(click.style(advisory.title, bold=True))
+    click.echo(f"{advisory.id} · {advisory.severity.replace('-', ' ')}")
+    for heading, text in explanation.sections(advisory, document):
+        click.echo(f"\n{click.style(heading, bold=True)}\n{text}")

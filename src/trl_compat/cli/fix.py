@@ -1,0 +1,130 @@
+"""``trl-compat fix``: the smallest fix of a failure, as text to paste."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trl_compat.errors import BadInput
+
+if TYPE_CHECKING:
+    from trl_compat.advisories import Advisory, Catalogue, Fix
+    from trl_compat.remedies import Remedy, Versions
+
+PACKAGES = ("trl", "torch", "transformers", "deepspeed", "accelerate", "peft")
+
+
+def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option per package, for a version other than the installed one."""
+    for package in reversed(PACKAGES):
+        add = click.option(f"--{package}", metavar="VERSION", help=f"As if {package} were this.")
+        command = add(command)
+    return command
+
+
+@click.command(epilog="Example: trl-compat fix ppo-zero3-save --trl 0.12.2")
+@click.argument("failure", required=False)
+@version_options
+@click.option("--fix", "name", help="Another fix than the first; see --list.")
+@click.option("--standalone", is_flag=True, help="The one that does not need this package.")
+@click.option("--list", "listing", is_flag=True, help="List the fixes, of FAILURE or of all.")
+@click.pass_obj
+def fix(
+    root: Path,
+    /,
+    failure: str | None,
+    name: str | None,
+    standalone: bool,
+    listing: bool,
+    **given: str | None,
+) -> None:
+    """Print the smallest fix of FAILURE for the versions that are installed or named.
+
+    What is printed is Python: paste it into the training script before the trainer is made.
+    """
+    from trl_compat import advisories, project, remedies
+    from trl_compat.matrix import choose
+
+    where = project.at(root)
+    catalogue = advisories.load(where.advisories, where.reproductions)
+    if failure is not None:
+        choose("failure", [failure], sorted(catalogue.records))
+    if listing:
+        _list(catalogue, [failure] if failure else sorted(catalogue.records))
+        return
+    if failure is None:
+        raise click.UsageError("which FAILURE? --list shows all")
+    advisory = catalogue[failure]
+    versions = {**remedies.installed(), **remedies.named(given)}
+    found = remedies.remedy(advisory, versions, name)
+    text = (
+        _text(found.fix, [f for f in advisory.fixes if remedies.suits(f, versions)], standalone)
+        if found.fix
+        else ""
+    )
+    click.echo(_comment(f"{advisory.id}: {advisory.title}."))
+    click.echo(_comment(_situation(advisory, found, versions)))
+    if found.fix is not None and found.fix.cost:
+        click.echo(_comment(f"Cost: {found.fix.cost}"))
+    if text:
+        click.echo(text.rstrip())
+
+
+def _text(fix: Fix, others: Sequence[Fix], standalone: bool) -> str:
+    """What to paste.
+
+    Raises:
+        BadInput: a form without this package is asked for and there is none.
+    """
+    if not standalone:
+        return fix.snippet
+    if not fix.standalone:
+        names = [other.name for other in others if other.standalone]
+        hint = f"; one that has: --fix {names[0]}" if names else ""
+        raise BadInput(f"{fix.name} has no form without trl-compat{hint}")
+    return fix.standalone
+
+
+def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
+    """Whether these versions are hit, and under which conditions."""
+    from trl_compat.report import wording
+
+    counted = {package for scope in advisory.affected for package in scope.versions}
+    have = ", ".join(f"{p} {versions[p]}" for p in PACKAGES if p in versions and p in counted)
+    if not found.hit:
+        ranges = dict.fromkeys(wording.releases(s) for s in advisory.affected if s.versions)
+        return f"Not needed with {have}; affected: {'; '.join(ranges)}."
+    if found.fix is None and advisory.fixes:
+        return f"Affected with {have}, but this fix is not for these versions; see --list."
+    if found.fix is None:
+        return f"No fix is known. {advisory.advice}".rstrip()
+    scopes = (wording.conditions(scope.conditions) or "always" for scope in found.hit)
+    when = "; or ".join(dict.fromkeys(scopes))
+    if found.certain:
+        return f"Needed with {have} ({when})."
+    known = f" with {have}" if have else ""
+    missing = ", ".join(p for p in PACKAGES if p in counted and p not in versions)
+    return (
+        f"May be needed{known} ({when}); neither installed here nor named: {missing}. It changes "
+        "affected releases only."
+    )
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(
+        text, 96, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+
+
+def _list(catalogue: Catalogue, failures: list[str]) -> None:
+    for failure in failures:
+        advisory = catalogue[failure]
+        click.echo(f"{failure}: {advisory.title}")
+        for known in advisory.fixes:
+            click.echo(f"  {known.name}: {known.summary}")
+        if not advisory.fixes:
+            click.echo(f"  no fix; {advisory.advice or 'see trl-compat explain ' + failure}")

@@ -1,0 +1,121 @@
+"""``trl-compat gate``: may I upgrade?"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from trl_compat.cli.matrix import choose_device, default_jobs
+
+FORMATS = ("text", "json", "markdown", "sarif", "github")
+
+
+@click.command(
+    epilog='Example: trl-compat gate --reference uv.lock --candidate "trl==0.18.2 transformers<5"'
+)
+@click.option("--reference", required=True, metavar="STACK", help="What you have.")
+@click.option("--candidate", required=True, metavar="STACK", help="What you want.")
+@click.option("--failure", "failures", multiple=True, help="Only this failure.")
+@click.option("--trainer", "trainers", multiple=True, help="You use this trainer, e.g. GRPO.")
+@click.option("--strategy", "strategies", multiple=True, help="You use this, e.g. zero3 or fsdp2.")
+@click.option("--model", "models", multiple=True, default=("tiny-qwen2",), show_default=True)
+@click.option("--world-size", type=click.IntRange(2, 8), help="Ranks of a cell.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option("--python", help="Python of stacks that are made, e.g. 3.12; by default this one's.")
+@click.option(
+    "--current",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="The interpreter whose packages 'current' means; by default this one.",
+)
+@click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Resolve requirements with the releases of that day; by default today's.",
+)
+@click.option(
+    "--pyproject",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("pyproject.toml"),
+    show_default=True,
+    help="Where [tool.trl-compat] says which failures to ignore.",
+)
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--summary",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the Markdown for a pull request's comment to this file, too.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time.")
+@click.option("--fresh", is_flag=True, help="Run cells again that are known and unchanged.")
+@click.pass_obj
+def gate(
+    root: Path,
+    reference: str,
+    candidate: str,
+    failures: tuple[str, ...],
+    trainers: tuple[str, ...],
+    strategies: tuple[str, ...],
+    models: tuple[str, ...],
+    world_size: int | None,
+    device: str,
+    python: str | None,
+    current: Path | None,
+    as_of: datetime.datetime | None,
+    pyproject: Path,
+    format_: str,
+    summary: Path | None,
+    jobs: int | None,
+    fresh: bool,
+) -> None:
+    """May I upgrade? Run both stacks on what is known to fail, and compare.
+
+    A STACK is the name of one in matrix.yaml, a lock or requirements file (requirements.txt,
+    uv.lock, pylock.toml, poetry.lock), 'current' for what is installed, or requirements, which are
+    resolved.  What fails on the candidate blocks only where the reference passes.
+
+    Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
+    reference passes; 2: wrong usage or bad input; 70: the harness failed.
+    """
+    from trl_compat import matrix_run, project
+    from trl_compat.gate import output, run, sides
+
+    today = datetime.date.today()
+    where = project.at(root)
+    ranks = world_size or 2
+    chosen = choose_device(device, ranks)
+    asked = sides.Asked(
+        folder=where.state / "gate" / "locks",
+        python=python or sides.THIS_PYTHON,
+        as_of=as_of.date() if as_of else today,
+        current=current,
+    )
+    request = run.Request(
+        reference=reference,
+        candidate=candidate,
+        failures=failures,
+        trainers=trainers,
+        strategies=strategies,
+        models=models,
+        world_size=world_size,
+        device=chosen,
+        asked=asked,
+        pyproject=pyproject,
+        today=today,
+    )
+    options = matrix_run.Options(
+        jobs=jobs or default_jobs(chosen, ranks),
+        fresh=fresh,
+        command=shlex.join(["trl-compat", *sys.argv[1:]]),
+        summary=False,
+    )
+    found = run.run(where, request, options)
+    click.echo(output.render(found, format_), nl=False)
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    for path in filter(None, (summary, Path(step_summary) if step_summary else None)):
+        output.summarise(found, path, append=path != summary)
+    sys.exit(found.exit_code)

@@ -1,0 +1,65 @@
+"""``trl-compat plan``: the shortest safe way to a release."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+import click
+
+from trl_compat.errors import EXIT_FINDINGS, EXIT_OK
+
+
+@click.command(epilog='Example: trl-compat plan --from uv.lock --to "trl==1.12.*" --trainer GRPO')
+@click.option("--from", "have", required=True, metavar="LOCK", help="A lock, or 'current'.")
+@click.option("--to", "want", required=True, metavar="REQUIREMENT", help="What you want.")
+@click.option("--trainer", "trainers", multiple=True, help="You use this trainer, e.g. GRPO.")
+@click.option("--strategy", "strategies", multiple=True, help="You use this, e.g. zero3 or fsdp2.")
+@click.option("--peft/--no-peft", default=None, help="Whether the model has adapters.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]))
+@click.option("--offline", is_flag=True, help="Do not ask the package index about the steps.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+def plan(
+    have: str,
+    want: str,
+    trainers: tuple[str, ...],
+    strategies: tuple[str, ...],
+    peft: bool | None,
+    device: str | None,
+    offline: bool,
+    form: str,
+) -> None:
+    """How do I get to a release? The shortest sequence of bumps that is safe at each step.
+
+    A step replaces one package by a later release. It is safe if no known failure applies after it
+    that did not apply before, and what the releases require of each other holds.
+
+    Exit code 0: there is a way; 1: there is none; 2: wrong usage or bad input.
+    """
+    from trl_compat import sources
+    from trl_compat.doctor import evidence, records
+    from trl_compat.doctor.conditions import Conditions
+    from trl_compat.strategies import conditions_of
+    from trl_compat.upgrade import plan as planning
+    from trl_compat.upgrade.render import render
+
+    conditions = Conditions()
+    if trainers:
+        conditions.say("trainer", trainers, "--trainer")
+    for name, values in conditions_of(strategies).items():
+        conditions.say(name, values, "--strategy")
+    if peft is not None:
+        conditions.say("peft", (peft,), "--peft")
+    if device is not None:
+        conditions.say("device", (device,), "--device")
+    source = sources.installed() if have == "current" else sources.read(Path(have))
+    sources.refuse_doubtful(source)
+    goal = planning.goal_of(want, source)
+    python = ".".join((source.python or platform.python_version()).split(".")[:2])
+    ask = None if offline else planning.resolver(python)
+    found = planning.make(
+        source, goal, conditions.values, records.shipped(), evidence.shipped(), ask
+    )
+    click.echo(render(found, form), nl=False)
+    sys.exit(EXIT_FINDINGS if found.stages is None else EXIT_OK)

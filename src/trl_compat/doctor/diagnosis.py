@@ -1,0 +1,257 @@
+"""The diagnosis: what applies, what would, what cannot be told, and what to do about each."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from packaging.version import Version
+
+from trl_compat import releases
+from trl_compat.doctor import evidence
+from trl_compat.doctor.conditions import Named, phrase
+from trl_compat.doctor.evidence import Nearest, Run
+from trl_compat.doctor.matching import Match, covers, inside, matches
+from trl_compat.doctor.records import Record
+from trl_compat.sources.doubts import doubts
+from trl_compat.sources.source import Source
+
+
+class Status(enum.Enum):
+    """How a failure stands to what someone has, with a sentence for people."""
+
+    APPLIES = "applies"
+    APPLIES_IF = "applies if"
+    HIDDEN = "comes next"
+    CANNOT_TELL = "cannot tell"
+
+    @property
+    def sentence(self) -> str:
+        """What the status means."""
+        match self:
+            case Status.APPLIES:
+                return "these versions have it, and what was named leads to it"
+            case Status.APPLIES_IF:
+                return "these versions have it; it depends on what was not named"
+            case Status.HIDDEN:
+                return "another failure stops the run before; this one comes once that is mended"
+            case Status.CANNOT_TELL:
+                return "a version that decides it is not known"
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that a user can do; ``code`` is text to paste."""
+
+    text: str
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One failure: what it is, when it strikes, how sure that is, and what to do.
+
+    Attributes:
+        record: the advisory.
+        status: how it stands.
+        severity: how it hurts, the worst that is possible here.
+        when: the open conditions as clauses, any of which is enough; empty if nothing is open.
+        sees: what the user would see.
+        actions: what to do, the best first.
+        not_fixes: what is recommended somewhere and does not help, with the reason.
+        seen: where and when it was really seen.
+    """
+
+    record: Record
+    status: Status
+    severity: str
+    when: tuple[str, ...]
+    sees: str
+    actions: tuple[Action, ...]
+    not_fixes: tuple[str, ...]
+    seen: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that doctor has to say about a source.
+
+    ``ignored`` are failures that the project accepts, with the reason; they count for nothing.
+    """
+
+    source: Source
+    named: Named
+    diagnoses: tuple[Diagnosis, ...]
+    nearest: Nearest | None
+    notes: tuple[str, ...]
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> tuple[Diagnosis, ...]:
+        """What applies, or would under conditions that nobody named."""
+        return tuple(d for d in self.counted if d.status in FOUND)
+
+    @property
+    def counted(self) -> tuple[Diagnosis, ...]:
+        """The diagnoses that are not ignored."""
+        return tuple(d for d in self.diagnoses if d.record.id not in self.ignored)
+
+    @property
+    def clear(self) -> bool:
+        """Nothing applies, and that is certain."""
+        return not self.counted
+
+
+FOUND = (Status.APPLIES, Status.APPLIES_IF)
+SEVERITIES = ("silent-wrong-result", "crash-late", "crash-at-start", "slow")
+SEVERITY_WORDS = {
+    "silent-wrong-result": "silently wrong results",
+    "crash-late": "crash after hours of training",
+    "crash-at-start": "crash at the start",
+    "slow": "slow, or needs more memory",
+}
+
+
+def examine(
+    source: Source,
+    named: Named,
+    records: Mapping[str, Record],
+    runs: tuple[Run, ...],
+    notes: Iterable[str] = (),
+    ignored: Mapping[str, str] | None = None,
+) -> Report:
+    """Looks up every record; the worst comes first."""
+    found = []
+    for record in records.values():
+        mine = matches(record, source, named)
+        if mine:
+            found.append(_diagnosis(record, mine, source, named, runs))
+    order = list(Status)
+    found.sort(key=lambda d: (order.index(d.status), SEVERITIES.index(d.severity)))
+    return Report(
+        source=source,
+        named=named,
+        diagnoses=tuple(found),
+        nearest=evidence.nearest(source, runs),
+        notes=(*source.notes, *doubts(source), *notes),
+        ignored=ignored or {},
+    )
+
+
+def _diagnosis(
+    record: Record, found: list[Match], source: Source, named: Named, runs: tuple[Run, ...]
+) -> Diagnosis:
+    status, mine = _status(found)
+    when = dict.fromkeys(_clause(match) for match in mine)
+    return Diagnosis(
+        record=record,
+        status=status,
+        severity=min((m.block.severity for m in mine), key=SEVERITIES.index),
+        # A clause that is always met says nothing beside others.
+        when=tuple(clause for clause in when if clause),
+        sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in mine))),
+        actions=tuple(_actions(record, source, named)) if status in FOUND else (),
+        not_fixes=tuple(w.why for w in record.wrong_fixes if covers(w.where, source)),
+        seen=_seen(record, source, runs),
+    )
+
+
+def _status(found: list[Match]) -> tuple[Status, list[Match]]:
+    """The strongest status that any block has, and the blocks that have it."""
+    open_ = [m for m in found if m.hidden_by is None]
+    certain = [m for m in open_ if m.certain]
+    if certain:
+        return Status.APPLIES, certain
+    depends = [m for m in open_ if not m.unknown]
+    if depends:
+        return Status.APPLIES_IF, depends
+    if open_:
+        return Status.CANNOT_TELL, open_
+    return Status.HIDDEN, found
+
+
+def _clause(match: Match) -> str:
+    parts = []
+    parts += [f"{p} is in the range {match.block.where.versions[p]}" for p in match.unknown]
+    if match.hidden_by:
+        parts.append(f"{match.hidden_by} is mended")
+    if match.unnamed:
+        parts.append(f"you use {phrase(match.unnamed)}")
+    if match.block.provided:
+        parts.append(match.block.provided)
+    return " and ".join(parts)
+
+
+def _sees(match: Match) -> str:
+    if match.block.exception in ("PostConditionFailed", "ControlFailed"):
+        return ""  # the words of a reproduction, not of what a user runs
+    return f"{match.block.exception}: {_plain(match.block.message)}"
+
+
+def _plain(pattern: str) -> str:
+    """A pattern as the text that it stands for, as far as people need it."""
+    text = re.sub(r"\[\\w\.\]\+|\\w\+|\\d\+|\[\\s\\S\]\*|\.\*", "…", pattern)
+    text = text.removeprefix("^").removesuffix("$")
+    return re.sub(r"\\(.)", lambda m: {"n": " ", "d": "…"}.get(m[1], m[1]), text)
+
+
+def _actions(record: Record, source: Source, named: Named) -> Iterable[Action]:
+    for patch in record.patches:
+        if covers(patch.where, source):
+            cost = f" Cost: {patch.cost}" if patch.cost not in ("", "None.") else ""
+            yield Action(f"Keep the versions and patch: {patch.summary}{cost}", patch.snippet)
+    moved = False
+    for way in record.avoid:
+        changes = {**way.upgrade, **way.pin}
+        if changes and _changes_something(changes, source):
+            moved = True
+            wanted = " and ".join(f"{package}{range_}" for package, range_ in changes.items())
+            verb = "Upgrade to" if way.upgrade else "Pin"
+            yield Action(f"{verb} {wanted}.{way.note and ' ' + way.note}")
+        elif way.option:
+            yield Action(f"Set {way.option}.{way.note and ' ' + way.note}")
+    if not moved:
+        yield from upgrades(record, source, named)
+    if record.advice and not moved:
+        yield Action(record.advice)
+
+
+def _changes_something(changes: Mapping[str, str], source: Source) -> bool:
+    versions = {package: source.version(package) for package in changes}
+    return any(v is None or not inside(v, changes[package]) for package, v in versions.items())
+
+
+def upgrades(record: Record, source: Source, named: Named) -> Iterable[Action]:
+    """For each package, the next release that is not affected, the others staying as they are."""
+    for package in dict.fromkeys(p for block in record.blocks for p in block.where.versions):
+        current = source.version(package)
+        if current is None:
+            continue
+        has_it = record.available.get(package, "")  # a release without the trainer mends nothing
+        later = [v for v in releases.known().final(package) if v > current and inside(v, has_it)]
+        free = [v for v in later if not matches(record, _with(source, package, v), named)]
+        if free:
+            rest = " or later" if later[later.index(free[0]) :] == free else ""
+            yield Action(f"Upgrade to {package} {free[0]}{rest}.")
+
+
+def _with(source: Source, package: str, version: Version) -> Source:
+    versions = MappingProxyType({**source.versions, package: str(version)})
+    return replace(source, versions=versions)
+
+
+def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:
+    """Where it was seen, the very versions before the nearest others."""
+    met = tuple(run for run in runs if record.id in run.found)
+    closest = evidence.nearest(source, met)
+    if closest is None:
+        return "not run in the results that are shipped; known from the references"
+    found = closest.run.found[record.id]
+    ranks = ", ".join(found.evidence)
+    proven = f"; fix proven there: {', '.join(found.patches)}" if found.patches else ""
+    where = "on these very versions" if not closest.differs else "not on these versions, but on"
+    name = f" ({closest.run.name})" if not closest.differs else f" {closest.run.name}"
+    return f"seen {where}{name}, {found.date}, {ranks}{proven}"

@@ -1,0 +1,50 @@
+"""What a run of a cell says about its stack, without what changes from run to run.
+
+Two runs of the same cell, in whatever order and however started, must have the same essence: that
+is what makes ranks forked from a prepared parent as good as plain ``torchrun``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from trl_compat.outcomes import Observation
+
+# Addresses, process ids, ports, scratch folders: equal in no two runs.
+FLEETING = re.compile(r"0x[0-9a-f]{6,}|/tmp/\S+|\bpid[= ]\d+|:\d{4,5}\b")
+
+
+def essence(observed: Observation) -> dict[str, Any]:
+    """The part of an observation that must be equal in every run of the same cell."""
+    return {
+        "stopped": observed.stopped and str(observed.stopped),
+        "died": sorted(rank for rank in range(observed.world_size) if rank not in observed.ranks),
+        "ranks": {rank: _of_rank(record) for rank, record in sorted(observed.ranks.items())},
+    }
+
+
+def _of_rank(record: dict[str, Any]) -> dict[str, Any]:
+    error = record.get("error")
+    return {
+        "status": record["status"],
+        "error": error and [error["exception"], _lasting(error["message"]), error["where"]],
+        "checks": [(check["name"], check["holds"]) for check in record["checks"]],
+        "stand_ins": sorted(record["stand_ins"]),
+        "observed": _lasting(str(sorted(record["observations"].items()))),
+    }
+
+
+def _lasting(text: str) -> str:
+    return FLEETING.sub("<…>", text)
+
+
+def differences(one: dict[str, Any], other: dict[str, Any], path: str = "") -> list[str]:
+    """Where two essences differ, a line each; empty if they do not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [
+            line
+            for key in sorted({*one, *other}, key=str)
+            for line in differences(one.get(key), other.get(key), f"{path}/{key}")  # type: ignore[arg-type]
+        ]
+    return [] if one == other else [f"{path}: {str(one)[:200]} / {str(other)[:200]}"]

@@ -1,0 +1,221 @@
+"""From the results of two stacks to the verdict on each failure; nothing is run here."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from trl_compat.advisories import Advisory, Catalogue, WrongFix
+from trl_compat.expectations import applicable_fixes
+from trl_compat.gate.concerned import Usage, lacking
+from trl_compat.gate.ignores import Ignore
+from trl_compat.gate.judgement import Rung, compare
+from trl_compat.gate.report import FailureReport, PlaceReport, RemedyReport, Seen, worst
+from trl_compat.matrix import Stack
+from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.results import CellResult
+
+
+@dataclass(frozen=True)
+class Both:
+    """The two stacks and the cells that were run in them; ``folder`` is where their logs lie."""
+
+    reference: str
+    candidate: str
+    stacks: Mapping[str, Stack]
+    cells: Sequence[CellResult]
+    folder: str
+
+    def unfixed(self, stack: str, failure: str) -> dict[tuple[str, str], CellResult]:
+        """The unfixed cells of a stack, by variant and model."""
+        mine = (c for c in self.cells if c.stack == stack and c.failure == failure and not c.fixed)
+        return {(cell.variant, cell.model): cell for cell in mine}
+
+
+def judge(
+    catalogue: Catalogue,
+    both: Both,
+    failures: Sequence[str],
+    wanted: Usage,
+    accepted: Sequence[Ignore],
+    today: datetime.date,
+) -> list[FailureReport]:
+    """The verdict on every failure that has cells, what stops the upgrade first."""
+    holding = {i.failure: i for i in accepted if not i.expired(today)}
+    reports = []
+    for failure in failures:
+        places = _places(catalogue, both, failure, wanted)
+        if not places:
+            continue
+        advisory, speaks = catalogue[failure], worst(places)
+        found = FailureReport(
+            failure=failure,
+            title=advisory.title,
+            severity=advisory.severity,
+            reference_url=advisory.references[0].url if advisory.references else "",
+            rung=speaks.rung,
+            blocks=speaks.blocks,
+            why=f"{speaks.variant} with {speaks.model}: {speaks.why}",
+            places=tuple(places),
+            remedies=tuple(_remedies(catalogue, both, failure, places)),
+            ignored=holding.get(failure) if speaks.blocks else None,
+        )
+        reports.append(found)
+    return sorted(reports, key=lambda r: (not r.stops, -r.rung.height, r.failure))
+
+
+def fixes_to_try(catalogue: Catalogue, both: Both) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Selections that run the fixes of what fails on the candidate, a failure each."""
+    stack = both.stacks[both.candidate]
+    for failure in catalogue.failures:
+        cells = both.unfixed(both.candidate, failure).values()
+        failing = [cell for cell in cells if cell.outcome is Outcome.REPRODUCED]
+        names = {
+            name for cell in failing for name in _fixes(catalogue[failure], stack, cell.variant)
+        }
+        if names:
+            yield {
+                "stacks": (both.candidate,),
+                "failures": (failure,),
+                "variants": tuple(sorted({cell.variant for cell in failing})),
+                "models": tuple(sorted({cell.model for cell in failing})),
+                "fixes": tuple(sorted(names)),
+            }
+
+
+def _places(catalogue: Catalogue, both: Both, failure: str, wanted: Usage) -> list[PlaceReport]:
+    """Every cell of a failure that was run in one of the stacks, controls among them."""
+    reproduction = catalogue.reproduction(failure)
+    before = both.unfixed(both.reference, failure)
+    after = both.unfixed(both.candidate, failure)
+    places = []
+    for key in sorted({*before, *after}):
+        variant, model = key
+        conditions = reproduction.conditions_of(variant)
+        judged = compare(
+            _verdict(before.get(key), both.stacks[both.reference], conditions),
+            _verdict(after.get(key), both.stacks[both.candidate], conditions),
+            needed=wanted.names(conditions),
+            gone=_gone(catalogue[failure], both.stacks[both.candidate], conditions),
+        )
+        place = PlaceReport(
+            variant=variant,
+            model=model,
+            trainer=str(conditions.get("trainer", "")),
+            control=variant == reproduction.control,
+            reference=_seen(before.get(key), both.folder),
+            candidate=_seen(after.get(key), both.folder),
+            rung=judged.rung,
+            blocks=judged.blocks,
+            why=judged.why,
+        )
+        places.append(place)
+    return places
+
+
+def _verdict(
+    cell: CellResult | None, stack: Stack, conditions: Mapping[str, Any]
+) -> Verdict | None:
+    if cell is not None:
+        return Verdict(
+            outcome=cell.outcome, reason=cell.reason, symptom=cell.symptom, masked_by=cell.masked_by
+        )
+    package = lacking(stack, conditions)
+    if package:
+        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=f"there is no {package} in it")
+    return None
+
+
+def _seen(cell: CellResult | None, folder: str) -> Seen | None:
+    if cell is None:
+        return None
+    log = f"{folder}/{cell.log}" if cell.log else None
+    return Seen(outcome=cell.outcome, at=cell.started_at, evidence=cell.evidence, log=log)
+
+
+def _gone(advisory: Advisory, stack: Stack, conditions: Mapping[str, Any]) -> str:
+    """The trainer of these conditions if the stack's releases do not have it."""
+    trainer = conditions.get("trainer")
+    if trainer is None:
+        return ""
+    for package, range_ in advisory.available.items():
+        version = stack.version(package)
+        if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
+            return f"{trainer} trainer"
+    return ""
+
+
+def _fixes(advisory: Advisory, stack: Stack, variant: str) -> list[str]:
+    """Names of the right fixes that exist in a stack for a variant."""
+    remedies = applicable_fixes(stack, advisory, variant)
+    return [remedy.name for remedy in remedies if not isinstance(remedy, WrongFix)]
+
+
+def _remedies(
+    catalogue: Catalogue, both: Both, failure: str, places: Sequence[PlaceReport]
+) -> Iterator[RemedyReport]:
+    """What helps where the candidate fails: fixes that were run there, then advice."""
+    cells = both.unfixed(both.candidate, failure)
+    failing = [
+        cells[place.variant, place.model]
+        for place in places
+        if place.rung in (Rung.REGRESSION, Rung.STILL_FAILING, Rung.CANNOT_TELL)
+        and (place.variant, place.model) in cells
+    ]
+    stack = both.stacks[both.candidate]
+    yield from _tried(catalogue[failure], both, failing)
+    if any(cell.outcome is Outcome.REPRODUCED for cell in failing):
+        yield from _ways_around(catalogue[failure], stack)
+    for mask in sorted({cell.masked_by for cell in failing if cell.masked_by}):
+        advisory = catalogue[mask]
+        for fix in advisory.fixes:
+            yield RemedyReport(
+                failure=mask, name=fix.name, text=fix.summary, snippet=fix.snippet, cost=fix.cost
+            )
+        yield from _ways_around(advisory, stack)
+
+
+def _ways_around(advisory: Advisory, stack: Stack) -> Iterator[RemedyReport]:
+    """Other versions or options that the advisory knows of and that the stack does not have."""
+    said = []
+    for way in advisory.avoid:
+        changes = {**way.upgrade, **way.pin}
+        versions = {package: stack.version(package) for package in changes}
+        if changes and all(v and v in SpecifierSet(changes[p]) for p, v in versions.items()):
+            continue
+        wanted = " and ".join(f"{package}{range_}" for package, range_ in changes.items())
+        what = f"take {wanted}" if changes else f"set {way.option}"
+        said.append(f"{what}. {way.note}".rstrip() if way.note else what)
+    for text in said or ([advisory.advice] if advisory.advice else []):
+        yield RemedyReport(failure=advisory.id, text=text)
+
+
+def _tried(advisory: Advisory, both: Both, failing: Sequence[CellResult]) -> Iterator[RemedyReport]:
+    stack = both.stacks[both.candidate]
+    broken = [cell for cell in failing if cell.outcome is Outcome.REPRODUCED]
+    for fix in advisory.fixes:
+        meant = [c for c in broken if fix.name in _fixes(advisory, stack, c.variant)]
+        if not meant:
+            continue
+        wanted = {(cell.variant, cell.model) for cell in meant}
+        tried = {
+            (cell.variant, cell.model): cell.outcome
+            for cell in both.cells
+            if cell.stack == both.candidate
+            and cell.failure == advisory.id
+            and cell.fix == fix.name
+            and (cell.variant, cell.model) in wanted
+        }
+        passed = all(outcome is Outcome.PASS for outcome in tried.values())
+        yield RemedyReport(
+            failure=advisory.id,
+            name=fix.name,
+            text=fix.summary,
+            snippet=fix.snippet,
+            cost=fix.cost,
+            proven=passed if tried.keys() == wanted or not passed else None,
+        )

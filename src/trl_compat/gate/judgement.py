@@ -1,0 +1,193 @@
+"""Reference against candidate: the one pure function that says what an upgrade does to a cell.
+
+A candidate is judged against the stack that it would replace, never alone: it blocks only where the
+reference passes, and what has never passed is no regression.  How bad a failure is does not soften
+that: a wrong result without a word and a crash after hours of training weigh as much as a crash at
+the start.  Where a run is missing or worthless the answer is "cannot tell", and that is green only
+where there is nothing to lose.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import assert_never
+
+from trl_compat.outcomes import Outcome, Verdict
+
+UNSAID = "whether you use it was not said"
+
+
+class Rung(enum.StrEnum):
+    """The ladder, best first; ``mark`` and ``action`` say to people what it means for them."""
+
+    mark: str
+    action: str
+
+    def __new__(cls, value: str, mark: str, action: str) -> Rung:  # noqa: D102
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.mark = mark
+        member.action = action
+        return member
+
+    OK = "ok", "✅", "nothing to do"
+    FIXED = "fixed by the upgrade", "✅", "upgrade; a workaround for it can go"
+    STILL_FAILING = "still failing", "❌", "not new, does not block"
+    CANNOT_TELL = "cannot tell", "⚠️", "see why, and what to run"
+    REGRESSION = "regression", "⛔", "do not upgrade without a fix"
+
+    @property
+    def height(self) -> int:
+        """Place on the ladder; the worst of several is the highest."""
+        return list(Rung).index(self)
+
+
+class State(enum.Enum):
+    """What a cell's outcome says about a stack, as far as an upgrade goes."""
+
+    WORKS = enum.auto()
+    FAILS = enum.auto()
+    ABSENT = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A rung with its reason in words, and whether it stops the upgrade."""
+
+    rung: Rung
+    why: str
+    blocks: bool = False
+
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """Sort key: what blocks outweighs what does not, then the ladder."""
+        return self.blocks, self.rung.height
+
+
+def state_of(verdict: Verdict | None) -> State:
+    """The state that a verdict shows; None is a cell that was not run."""
+    if verdict is None:
+        return State.UNKNOWN
+    match verdict.outcome:
+        case Outcome.PASS:
+            return State.WORKS
+        case Outcome.NOT_APPLICABLE:
+            return State.ABSENT
+        case (
+            Outcome.REPRODUCED
+            | Outcome.MASKED
+            | Outcome.OTHER_FAILURE
+            | Outcome.HANG
+            | Outcome.CRASH
+        ):
+            # Masked is a failure, too: whatever stops the scenario early stops the user early.
+            return State.FAILS
+        case (
+            Outcome.UNRESOLVABLE
+            | Outcome.UNAVAILABLE
+            | Outcome.VACUOUS
+            | Outcome.UNSTABLE
+            | Outcome.HARNESS_ERROR
+        ):
+            return State.UNKNOWN
+        case _:
+            assert_never(verdict.outcome)
+
+
+def compare(
+    reference: Verdict | None, candidate: Verdict | None, *, needed: bool = False, gone: str = ""
+) -> Judgement:
+    """What the upgrade does to one cell.
+
+    Args:
+        reference: the unfixed cell in the stack that one has; None if it was not run.
+        candidate: the same cell in the stack that one wants.
+        needed: the user says that the cell's trainer or strategy is in use.
+        gone: what the candidate has no longer, where its release lacks the whole trainer or
+            function, not only what can fail in it.
+    """
+    was, becomes = state_of(reference), state_of(candidate)
+    before, after = words(reference), words(candidate)
+    both = f"the reference {before}, the candidate {after}" if before != after else f"each {before}"
+    match was, becomes:
+        case State.WORKS, State.WORKS:
+            return Judgement(Rung.OK, "both pass")
+        case State.WORKS, State.FAILS:
+            return Judgement(Rung.REGRESSION, both, blocks=True)
+        case State.WORKS, State.UNKNOWN:
+            return Judgement(Rung.CANNOT_TELL, both, blocks=True)
+        case State.WORKS, State.ABSENT:
+            return _lost(after, needed, gone)
+        case State.FAILS, State.WORKS:
+            return Judgement(Rung.FIXED, both)
+        case State.FAILS, State.FAILS:
+            return Judgement(Rung.STILL_FAILING, both)
+        case State.FAILS, State.ABSENT:
+            return Judgement(Rung.OK, f"{both}: nothing that worked is lost")
+        case State.ABSENT, State.FAILS:
+            return Judgement(
+                Rung.STILL_FAILING, f"{both}: it has never passed, so nothing that worked is lost"
+            )
+        case State.ABSENT, State.WORKS:
+            return Judgement(Rung.OK, both)
+        case State.ABSENT, State.ABSENT:
+            return Judgement(Rung.OK, "neither has what can fail")
+        case State.UNKNOWN, State.WORKS:
+            return Judgement(Rung.OK, both)
+        case (State.FAILS | State.ABSENT | State.UNKNOWN, State.UNKNOWN) | (
+            State.UNKNOWN,
+            State.FAILS | State.ABSENT,
+        ):
+            # Not known to have worked, so there is nothing to defend; but not green either.
+            return Judgement(Rung.CANNOT_TELL, both)
+        case _:
+            raise AssertionError((was, becomes))  # the states are enumerated above
+
+
+def _lost(after: str, needed: bool, gone: str) -> Judgement:
+    """The reference passes and the candidate has nothing there to run."""
+    if not gone:
+        return Judgement(Rung.OK, f"the reference passes, the candidate {after}")
+    if needed:
+        why = f"it works on the reference, and the candidate has no {gone} any more"
+        return Judgement(Rung.REGRESSION, why, blocks=True)
+    why = f"the candidate has no {gone} any more; {UNSAID}"
+    return Judgement(Rung.CANNOT_TELL, why)
+
+
+def words(verdict: Verdict | None) -> str:
+    """What a stack does in a cell, as the rest of a sentence that names the stack."""
+    if verdict is None:
+        return "was not run"
+    reason = f" ({verdict.reason})" if verdict.reason else ""
+    match verdict.outcome:
+        case Outcome.PASS:
+            return "passes"
+        case Outcome.REPRODUCED:
+            return f"fails as recorded ({verdict.symptom})" if verdict.symptom else "fails"
+        case Outcome.MASKED if verdict.masked_by:
+            return f"is stopped earlier by {verdict.masked_by}"
+        case Outcome.MASKED:
+            return f"is stopped earlier{reason}"
+        case Outcome.OTHER_FAILURE:
+            return f"fails in a way that no advisory records{reason}"
+        case Outcome.NOT_APPLICABLE:
+            return f"has nothing to run{reason}"
+        case Outcome.HANG:
+            return f"hangs{reason}"
+        case Outcome.CRASH:
+            return f"dies{reason}"
+        case Outcome.VACUOUS:
+            return f"asserted nothing{reason}"
+        case Outcome.UNSTABLE:
+            return f"is unstable{reason}"
+        case Outcome.UNAVAILABLE:
+            return f"was not run, out of reach{reason}"
+        case Outcome.UNRESOLVABLE:
+            return f"cannot be installed{reason}"
+        case Outcome.HARNESS_ERROR:
+            return f"was not run, the harness failed{reason}"
+        case _:
+            assert_never(verdict.outcome)

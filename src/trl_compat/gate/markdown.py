@@ -1,0 +1,120 @@
+"""A gate's report as GitHub Markdown, made for a comment on a pull request or a job's summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trl_compat.gate import wording
+from trl_compat.gate.judgement import Rung
+from trl_compat.gate.report import FailureReport, GateReport, Seen
+
+MARK = "<!-- trl-compat gate -->"
+"""Stands first, so that a bot finds its own comment and writes a new one over it."""
+
+
+def render(report: GateReport) -> str:
+    """The report; the answer first, what needs no reading folded away."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: GateReport) -> Iterator[str]:
+    yield MARK
+    yield f"### {report.headline}"
+    yield ""
+    yield f"`{report.reference.given}` → `{report.candidate.given}`"
+    if report.unresolvable:
+        yield ""
+        yield f"> {_text(report.unresolvable)}"
+    if gains := wording.gains(report):
+        yield ""
+        yield f"{gains[0].upper()}{gains[1:]}."
+    changed = [] if report.unresolvable else wording.changes(report)
+    if changed:
+        yield ""
+        yield from _table(("package", "reference", "candidate"), changed)
+    loud = [f for f in report.failures if f.rung is not Rung.OK or f.ignored]
+    if loud:
+        yield ""
+        rows = [(wording.verdict(f), _name(f), *_told(f, report)) for f in loud]
+        yield from _table(("verdict", "failure", "what happens", "what to do"), rows)
+    for failure in loud:
+        yield from _snippet(failure)
+    if quiet := [f for f in report.failures if f not in loud]:
+        yield ""
+        yield f"{Rung.OK.mark} ok: {', '.join(_name(f) for f in quiet)}"
+    if notes := list(wording.notes(report)):
+        yield ""
+        yield from (f"- {_text(note)}" for note in notes)
+    yield from _cells(report)
+    yield ""
+    yield f"<sub>{_text(wording.evidence(report))}; trl-compat {report.harness_version}</sub>"
+
+
+def _told(failure: FailureReport, report: GateReport) -> tuple[str, str]:
+    happens = "<br>".join(
+        f"`{_text(group.where)}`{'' if group.rung is failure.rung else f' ({group.rung})'}: "
+        f"{_text(group.why)}"
+        for group in wording.groups(failure)
+        if group.rung is not Rung.OK
+    )
+    sentences = [_text(sentence) for sentence in wording.todo(failure, report)]
+    if failure.ignored is not None:
+        sentences.append(f"ignored: {_text(failure.ignored.reason)}")
+    return happens, "<br>".join(sentences) or failure.rung.action
+
+
+def _snippet(failure: FailureReport) -> Iterator[str]:
+    if failure.rung not in (Rung.REGRESSION, Rung.STILL_FAILING):
+        return
+    help_ = next((r for r in failure.remedies if r.snippet and r.proven is not False), None)
+    if help_ is None:
+        return
+    yield ""
+    opened = " open" if failure.stops else ""
+    yield f"<details{opened}><summary>The fix for {failure.failure}</summary>"
+    yield ""
+    yield "```python"
+    yield help_.snippet.rstrip()
+    yield "```"
+    if help_.cost:
+        yield ""
+        yield f"Cost: {_text(help_.cost)}"
+    yield ""
+    yield "</details>"
+
+
+def _cells(report: GateReport) -> Iterator[str]:
+    rows = [
+        (f.failure, p.variant, p.model, _seen(p.reference), _seen(p.candidate), str(p.rung))
+        for f in report.failures
+        for p in f.places
+    ]
+    if not rows:
+        return
+    yield ""
+    yield f"<details><summary>Every cell ({len(rows)})</summary>"
+    yield ""
+    yield from _table(("failure", "variant", "model", "reference", "candidate", ""), rows)
+    yield ""
+    yield "</details>"
+
+
+def _seen(seen: Seen | None) -> str:
+    return f"{seen.outcome.folded} {seen.outcome}" if seen else "not run"
+
+
+def _name(failure: FailureReport) -> str:
+    return (
+        f"[{failure.failure}]({failure.reference_url})"
+        if failure.reference_url
+        else failure.failure
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(row) + " |"
+
+
+def _text(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

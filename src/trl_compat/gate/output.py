@@ -1,0 +1,40 @@
+"""A gate's report in the format that was asked for, scrubbed like every report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trl_compat import results
+from trl_compat.errors import BadInput
+from trl_compat.gate import findings, markdown, text
+from trl_compat.gate.report import GateReport
+from trl_compat.report import sarif, workflow_commands
+
+
+def render(report: GateReport, format_: str) -> str:
+    """The report in a format."""
+    match format_:
+        case "json":
+            said = report.model_dump_json(indent=1) + "\n"
+        case "markdown":
+            said = markdown.render(report)
+        case "sarif":
+            said = sarif.render(findings.of_gate(report))
+        case "github":
+            said = workflow_commands.render(findings.of_gate(report))
+        case _:
+            return text.render(report)  # for who asked; the others may be published
+    return results.scrub(said)
+
+
+def summarise(report: GateReport, path: Path, *, append: bool) -> None:
+    """Writes the Markdown to a file, or behind what is there.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    try:
+        with path.open("a" if append else "w", encoding="utf-8") as file:
+            file.write(results.scrub(markdown.render(report)))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror})") from None

@@ -1,0 +1,184 @@
+"""What a gate found, as data: its texts, its findings and its exit code are made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+import trl_compat
+from trl_compat.advisories import Severity
+from trl_compat.errors import EXIT_FINDINGS, EXIT_HARNESS, EXIT_OK
+from trl_compat.gate.ignores import Ignore
+from trl_compat.gate.judgement import Judgement, Rung
+from trl_compat.outcomes import Outcome
+
+
+class Part(BaseModel):
+    """Base of the report's parts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SideReport(Part):
+    """A side of the gate; versions and lock are missing where it could not be made.
+
+    Attributes:
+        given: what the user named.
+        stack: the name of the stack that it is.
+        versions: of the packages under test, empty for one that it does not have.
+    """
+
+    given: str
+    stack: str = ""
+    python: str = ""
+    versions: dict[str, str] = {}
+    lock_sha256: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Seen(Part):
+    """What a cell showed, when; ``launched`` says how it was proven."""
+
+    outcome: Outcome
+    at: str
+    evidence: str
+    log: str | None
+
+
+class PlaceReport(Part):
+    """One cell in both stacks; ``trainer`` is empty where any may be used."""
+
+    variant: str
+    model: str
+    trainer: str
+    control: bool
+    reference: Seen | None
+    candidate: Seen | None
+    rung: Rung
+    blocks: bool
+    why: str
+
+    @property
+    def seen(self) -> tuple[Seen | None, Seen | None]:
+        """What the reference showed, and the candidate."""
+        return self.reference, self.candidate
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement that was made of it."""
+        return Judgement(self.rung, self.why, self.blocks)
+
+
+class RemedyReport(Part):
+    """What helps on the candidate.
+
+    Attributes:
+        proven: ran in the candidate's own cells and passed in all of them; None if it was not run.
+    """
+
+    failure: str
+    name: str = ""
+    text: str
+    snippet: str = ""
+    cost: str = ""
+    proven: bool | None = None
+
+
+class FailureReport(Part):
+    """The verdict on one failure: that of its worst cell."""
+
+    failure: str
+    title: str
+    severity: Severity
+    reference_url: str
+    rung: Rung
+    blocks: bool
+    why: str
+    places: tuple[PlaceReport, ...]
+    remedies: tuple[RemedyReport, ...] = ()
+    ignored: Ignore | None = None
+
+    @property
+    def stops(self) -> bool:
+        """Whether it stops the upgrade: it blocks and is not ignored."""
+        return self.blocks and self.ignored is None
+
+
+class GateReport(Part):
+    """The whole answer.
+
+    Attributes:
+        unresolvable: why there is no such candidate; empty if there is.
+        expired: ignores that no longer hold.
+        unused: ignores of failures that do not block.
+        command: the line that asks again.
+    """
+
+    schema_version: Literal[1] = 1
+    generated_at: str
+    harness_version: str = trl_compat.__version__
+    command: str
+    reference: SideReport
+    candidate: SideReport
+    unresolvable: str = ""
+    failures: tuple[FailureReport, ...] = ()
+    expired: tuple[Ignore, ...] = ()
+    unused: tuple[Ignore, ...] = ()
+    exit_code: int = EXIT_OK
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        if self.unresolvable:
+            return "⛔ There is no such candidate"
+        if self.exit_code == EXIT_HARNESS:
+            return "⚠️ The harness failed in some cells: run it again"
+        stopping = [f for f in self.failures if f.stops]
+        regressions = [f for f in stopping if f.rung is Rung.REGRESSION]
+        if regressions:
+            return f"⛔ Do not upgrade: {_count(len(regressions), 'regression')}"
+        if stopping:
+            return f"⚠️ Cannot tell: {_count(len(stopping), 'failure')} without an answer"
+        if self.expired:
+            return f"⛔ {_count(len(self.expired), 'ignore')} expired: look again"
+        if nothing_told(self.failures):
+            return "⚠️ Cannot tell: no cell could be compared"
+        return "✅ You may upgrade: nothing that passes on the reference fails on the candidate"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' if number != 1 else ''}"
+
+
+def exit_code(
+    failures: Sequence[FailureReport], expired: Sequence[Ignore], unresolvable: str = ""
+) -> int:
+    """1 where something stops the upgrade or nothing could be told, 70 where the harness failed."""
+    stopping = [place for f in failures if f.stops for place in f.places if place.blocks]
+    ours = [place for place in stopping if _harness_failed(place)]
+    if unresolvable or expired or len(stopping) > len(ours):
+        return EXIT_FINDINGS
+    places = [place for failure in failures for place in failure.places]
+    if any(map(_harness_failed, places)):
+        return EXIT_HARNESS
+    return EXIT_FINDINGS if nothing_told(failures) else EXIT_OK
+
+
+def nothing_told(failures: Sequence[FailureReport]) -> bool:
+    """Whether cells were wanted and not one could be compared; such a gate is never green."""
+    places = [place for failure in failures for place in failure.places]
+    return bool(places) and all(
+        place.rung is Rung.CANNOT_TELL and not all(seen and seen.outcome.ran for seen in place.seen)
+        for place in places
+    )
+
+
+def _harness_failed(place: PlaceReport) -> bool:
+    return any(seen and seen.outcome is Outcome.HARNESS_ERROR for seen in place.seen)
+
+
+def worst(places: Sequence[PlaceReport]) -> PlaceReport:
+    """The cell that speaks for a failure."""
+    return max(places, key=lambda place: place.judgement.weight)

@@ -1,0 +1,193 @@
+"""Runs a gate: both stacks on the failures that concern the user, then the comparison.
+
+The cells are run as the matrix's are, from a matrix of two stacks that is written for the purpose,
+so that whatever is known already is used again.  What fails on the candidate is then run once more
+with its fixes.  The comparison is made from the results alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from trl_compat import advisories, matrix, matrix_run, results
+from trl_compat.cells import UNFIXED, Selection
+from trl_compat.errors import BadInput, HarnessError
+from trl_compat.gate import comparison, concerned, ignores, sides
+from trl_compat.gate.comparison import Both
+from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
+from trl_compat.gate.sides import Side
+from trl_compat.matrix import PACKAGES, Block, Matrix, Profile, Stack, choose
+from trl_compat.project import Project
+from trl_compat.results import CellResult
+
+PROFILE = "gate"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked.
+
+    Attributes:
+        reference: one side as the user named it; ``candidate`` is the other.
+        failures: only these; empty for all, as with trainers and strategies.
+        asked: how sides are made that are no stacks of the matrix.
+        pyproject: the file with the user's ignores.
+        today: the day by which ignores expire.
+    """
+
+    reference: str
+    candidate: str
+    failures: tuple[str, ...]
+    trainers: tuple[str, ...]
+    strategies: tuple[str, ...]
+    models: tuple[str, ...]
+    world_size: int | None
+    device: str
+    asked: sides.Asked
+    pyproject: Path
+    today: datetime.date
+
+
+def run(where: Project, request: Request, options: matrix_run.Options) -> GateReport:
+    """Answers a request.
+
+    Raises:
+        BadInput: something given is wrong, or a source is out of reach.
+        HarnessError: cells ended without a record.
+    """
+    return Gate(where, request, options).answer()
+
+
+class Gate:
+    """One request, with what the project's files and the user's own say about it."""
+
+    def __init__(self, where: Project, request: Request, options: matrix_run.Options) -> None:
+        self.where, self.request, self.options = where, request, options
+        self.table = matrix.load(where.matrix_file)
+        self.catalogue = advisories.load(where.advisories, where.reproductions)
+        self.failures = choose("failure", request.failures, self.catalogue.failures)
+        choose("model", request.models, self.table.models)
+        self.wanted = concerned.usage(self.catalogue, request.trainers, request.strategies)
+        self.accepted = ignores.read(request.pyproject, self.catalogue.records)
+
+    def answer(self) -> GateReport:
+        """The report; cells are run only if two different stacks can be made."""
+        asked = self.request.asked
+        try:
+            reference = sides.side(self.request.reference, self.table, asked)
+        except sides.NoSuchStack as error:
+            raise BadInput(
+                f"--reference {self.request.reference}: it cannot be installed, so there is "
+                f"nothing to compare with: {error}"
+            ) from None
+        try:
+            candidate = sides.side(self.request.candidate, self.table, asked)
+        except sides.NoSuchStack as error:
+            unmade = SideReport(given=self.request.candidate)
+            return self._report(_shown(reference), unmade, unresolvable=str(error))
+        if new := [yanked for yanked in candidate.yanked if yanked not in reference.yanked]:
+            raise BadInput(
+                f"--candidate {self.request.candidate}: it takes {new[0]}, which its publisher has "
+                "yanked; choose another release"
+            )
+        if (reference.lock, reference.stack.python) == (candidate.lock, candidate.stack.python):
+            same = "the same packages as the reference: nothing had to be run"
+            return self._report(_shown(reference), _shown(candidate, same))
+        found = comparison.judge(
+            self.catalogue,
+            self._observe(reference, candidate),
+            self.failures,
+            self.wanted,
+            self.accepted,
+            self.request.today,
+        )
+        return self._report(_shown(reference), _shown(candidate), found)
+
+    def _report(
+        self,
+        reference: SideReport,
+        candidate: SideReport,
+        found: Sequence[FailureReport] = (),
+        unresolvable: str = "",
+    ) -> GateReport:
+        expired = tuple(i for i in self.accepted if i.expired(self.request.today))
+        in_use = {failure.failure for failure in found if failure.ignored}
+        unused = (i for i in self.accepted if i not in expired and i.failure not in in_use)
+        return GateReport(
+            generated_at=results.now(),
+            command=self.options.command,
+            reference=reference,
+            candidate=candidate,
+            unresolvable=unresolvable,
+            failures=tuple(found),
+            expired=expired,
+            unused=tuple(unused),
+            exit_code=exit_code(found, expired, unresolvable),
+        )
+
+    def _observe(self, reference: Side, candidate: Side) -> Both:
+        """Runs what concerns the user on both, then the fixes of what fails on the candidate."""
+        stacks = {side.name: side.stack for side in (reference, candidate)}
+        models = self.request.models
+        blocks = concerned.blocks(self.catalogue, self.failures, self.wanted, models, stacks)
+        text = _matrix_of(self.table, stacks, tuple(blocks))
+        folder = self.where.state / "gate" / "--".join(stacks)
+        folder.mkdir(parents=True, exist_ok=True)
+        own = Project(self.where.root, folder / "matrix.yaml", folder, self.where.state)
+        own.matrix_file.write_text(text, encoding="utf-8")
+        (folder / "results.json").unlink(missing_ok=True)  # what was observed is in the store
+        cells = self._run(own, {"fixes": (UNFIXED,)})
+        both = Both(reference.name, candidate.name, stacks, cells, os.path.relpath(folder))
+        for selection in comparison.fixes_to_try(self.catalogue, both):
+            cells = self._run(own, selection)
+        return dataclasses.replace(both, cells=cells)
+
+    def _run(self, own: Project, chosen: Mapping[str, object]) -> Sequence[CellResult]:
+        """Runs a selection; every cell that there are results of now, of earlier ones, too."""
+        common = {"world_size": self.request.world_size, "device": self.request.device}
+        selection = Selection.model_validate({"profile": PROFILE, **common, **chosen})
+        # What a user redirects is the answer; progress is said beside it.
+        with contextlib.redirect_stdout(sys.stderr):
+            matrix_run.run(own, selection, self.options)
+        document = results.read(own.reports / "results.json")
+        if document is None:
+            raise HarnessError("the cells were run, but there are no results of them")
+        return document.cells
+
+
+def _shown(side: Side, *notes: str) -> SideReport:
+    yanked = (f"has {one}, which its publisher has yanked" for one in side.yanked)
+    return SideReport(
+        given=side.given,
+        stack=side.name,
+        python=side.stack.python,
+        versions={package: side.lock.packages.get(package, "") for package in PACKAGES},
+        lock_sha256=side.lock.sha256,
+        notes=(*side.notes, *yanked, *notes),
+    )
+
+
+def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, ...]) -> str:
+    """The matrix of the two stacks, as the text of its file.
+
+    Raises:
+        BadInput: there is nothing to run.
+    """
+    if not blocks:
+        raise BadInput("nothing to run: no known failure concerns what was named")
+    excludes = tuple(e for e in table.excludes if e.stack is None or e.stack in stacks)
+    profile = Profile(about="what the gate compares", select=blocks)
+    own = Matrix(
+        models=table.models, stacks=dict(stacks), profiles={PROFILE: profile}, excludes=excludes
+    )
+    data = own.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return "# Written by trl-compat gate.\n" + yaml.safe_dump(data, sort_keys=False)

@@ -1,0 +1,216 @@
+"""The two sides of a gate: from what the user names to a stack with a kept lock.
+
+A side is the name of a stack, ``current``, a lock or requirements file, or requirements.  What is
+not a stack of the matrix becomes one here, named after the digest of its lock, so that the same
+lock is the same stack and its results are reused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from trl_compat import sources
+from trl_compat.environments import Unavailable, Unresolvable, cache, given, interpreters, locks
+from trl_compat.errors import BadInput
+from trl_compat.matrix import GIT, PACKAGES, Matrix, Stack, unknown
+from trl_compat.packages import REQUIRED_BY_TRL
+from trl_compat.sources import Source
+
+CURRENT = "current"
+THIS_PYTHON = ".".join(platform.python_version_tuple()[:2])
+FILE = re.compile(r"[^\s=<>~!]*[/\\][^\s=<>~!]*|[^\s=<>~!]*\.(?:txt|lock|toml|in|cfg|ya?ml)", re.I)
+NO_SUCH_RELEASE = re.compile(
+    r"Because (?P<what>there (?:is|are) no versions? of \S+"
+    r"|\S+ was not found in the package registry) and you require"
+)
+
+
+class NoSuchStack(Exception):
+    """The packages of a side exist, but cannot be installed together; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a gate.
+
+    Attributes:
+        given: what the user wrote.
+        name: of the stack.
+        lock: everything in it.
+        notes: what a reader should know about it, in sentences.
+        yanked: releases in it that their publisher withdrew, with the reason.
+    """
+
+    given: str
+    name: str
+    stack: Stack
+    lock: locks.Lock
+    notes: tuple[str, ...] = ()
+    yanked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How sides that are no stacks of the matrix are made.
+
+    Attributes:
+        folder: where their locks are kept.
+        python: of which version, e.g. ``3.12``.
+        as_of: the day whose releases requirements are resolved with.
+        current: the interpreter whose packages ``current`` means.
+    """
+
+    folder: Path
+    python: str
+    as_of: datetime.date
+    current: Path | None = None
+
+
+def side(text: str, table: Matrix, asked: Asked) -> Side:
+    """The side that a text means.
+
+    Raises:
+        BadInput: it means nothing, names what does not exist, or a source is out of reach.
+        NoSuchStack: its packages cannot be installed together.
+    """
+    try:
+        if text in table.stacks:
+            stack = table.stacks[text]
+            return Side(text, text, stack, locks.resolve(stack, interpreters.find(stack.python)))
+        if text == CURRENT:
+            return _of_source(text, sources.installed(asked.current), asked)
+        if Path(text).is_file() or (FILE.fullmatch(text) and "://" not in text):
+            return _of_source(text, sources.read(text), asked)
+        return _of_requirements(text, _requirements(text, table), asked)
+    except Unavailable as error:
+        raise BadInput(f"{text}: out of reach: {error}") from None
+    except Unresolvable as error:
+        if unknown_release := NO_SUCH_RELEASE.search(str(error)):
+            what = unknown_release["what"]
+            raise BadInput(f"{text}: {what} on the indexes that pip or uv look at here") from None
+        raise NoSuchStack(str(error)) from None
+
+
+def _of_source(text: str, source: Source, asked: Asked) -> Side:
+    """A side from what someone has: as it is if it is complete, else resolved."""
+    notes = list(source.notes)
+    python = asked.python
+    if source.python is not None:
+        python = ".".join(source.python.split(".")[:2])
+    elif python != THIS_PYTHON:
+        notes.append(
+            f"its markers were read for Python {THIS_PYTHON}, it is installed for {python}"
+        )
+    interpreter = interpreters.find(python)
+    pins = [f"{name}=={version}" for name, version in source.versions.items()]
+    pins += [f"{name} @ {url}" for name, url in source.commits.items()]
+    hashes = given.hashes_in(source.path) if source.path else {}
+    # Where there are hashes, pip wants all of them: such a file is complete.
+    if (source.complete or hashes) and not source.unpinned:
+        kept = given.keep(_installable(pins), hashes, interpreter)
+        # Its day is only that of the tools that build DeepSpeed: they must know its torch.
+        day = max(asked.as_of, datetime.date.today())
+        return _side(text, kept, asked.folder, python, day, notes)
+    if source.path is not None and (extras := _extras_in(source.path)):
+        raise BadInput(
+            f"{text}: it is no complete lock and asks for extras ({', '.join(extras)}); lock it "
+            f"first: uv pip compile {text} -o requirements.lock, then name that file"
+        )
+    wanted = [*pins, *(f"{name}{range_}" for name, range_ in source.unpinned.items())]
+    notes.append(f"not a complete lock: resolved as of {asked.as_of}")
+    resolved = given.resolve(wanted, asked.as_of, interpreter)
+    return _side(text, resolved, asked.folder, python, asked.as_of, notes)
+
+
+def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
+    """A side from requirements; what they do not name of the packages under test is added."""
+    named = {canonicalize_name(Requirement(line).name) for line in wanted}
+    added = [package for package in PACKAGES if package not in named]
+    notes = [f"resolved as of {asked.as_of}"]
+    if added:
+        notes.append(f"without a word on {', '.join(added)}: what the resolver takes")
+    resolved = given.resolve([*wanted, *added], asked.as_of, interpreters.find(asked.python))
+    return _side(text, resolved, asked.folder, asked.python, asked.as_of, notes)
+
+
+def _side(
+    text: str,
+    made: given.Given,
+    folder: Path,
+    python: str,
+    as_of: datetime.date,
+    notes: list[str],
+) -> Side:
+    lock = made.lock
+    versions = {package: lock.packages.get(package, "") for package in PACKAGES}
+    if lacking := [package for package in REQUIRED_BY_TRL if not versions[package]]:
+        raise BadInput(f"{text}: has TRL, but no {' and no '.join(lacking)}; TRL needs it")
+    digest = hashlib.sha256(f"{python}\n{lock.text}".encode()).hexdigest()[:12]
+    name = f"lock-{digest}"
+    path = folder / f"{name}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    cache.write(path, lock.text)
+    releases = {
+        p: v if v.startswith("git+") else v.partition("+")[0] for p, v in versions.items() if v
+    }
+    foreign = [v for v in releases.values() if v.startswith("git+") and not GIT.fullmatch(v)]
+    if foreign:
+        raise BadInput(f"{text}: {foreign[0]}: only git+https://...@<commit> can be installed here")
+    stack = Stack.model_validate({"as_of": as_of, "python": python, "lock": path, **releases})
+    absent = [package for package in PACKAGES if not versions[package]]
+    if absent:
+        notes.append(f"has no {' and no '.join(absent)}: nothing that needs it is run")
+    return Side(text, name, stack, lock, tuple(notes), made.yanked)
+
+
+def _installable(pins: list[str]) -> list[str]:
+    """Without the project itself and the harness, which no index has and no cell needs."""
+    return [pin for pin in pins if not pin.startswith("trl-compat==")]
+
+
+def _extras_in(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8-sig")
+    return re.findall(r"^\s*([\w.-]+\[[\w., -]+\])", text, re.M)
+
+
+def _requirements(text: str, table: Matrix) -> list[str]:
+    """The requirements in a text such as ``trl==0.18.2 transformers<5``.
+
+    Raises:
+        BadInput: it is none, or asks for what is not taken here.
+    """
+    wanted = []
+    for word in text.split():
+        try:
+            requirement = Requirement(word)
+        except InvalidRequirement:
+            raise BadInput(_nothing(text, table)) from None
+        name = canonicalize_name(requirement.name)
+        if requirement.url or requirement.extras or requirement.marker:
+            raise BadInput(
+                f"'{word}': URLs, extras and markers are not taken here; write the stack to a file "
+                "and lock it (uv pip compile), then name the lock"
+            )
+        if not requirement.specifier and name not in PACKAGES:
+            raise BadInput(_nothing(text, table))
+        wanted.append(word)
+    if not wanted:
+        raise BadInput("an empty text names no stack")
+    if not {canonicalize_name(Requirement(line).name) for line in wanted} & set(PACKAGES):
+        raise BadInput(f"'{text}' names none of {', '.join(PACKAGES)}")
+    return wanted
+
+
+def _nothing(text: str, table: Matrix) -> str:
+    return (
+        f"'{text}' is no file, not 'current' and no requirements such as \"trl==0.18.2 "
+        f'transformers<5"; if a stack is meant: {unknown("stack", text, table.stacks)}'
+    )

@@ -1,0 +1,8 @@
+"""The packages under test, and how names are compared; free of imports that take time."""
+
+from __future__ import annotations
+
+PACKAGES = ("torch", "trl", "transformers", "deepspeed", "accelerate", "peft")
+
+# What TRL itself requires: wherever TRL is installed these are, too.
+REQUIRED_BY_TRL = ("torch", "transformers", "accelerate")

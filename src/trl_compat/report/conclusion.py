@@ -1,0 +1,146 @@
+"""What is said when a run is over: the table, the findings by importance, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from trl_compat import results
+from trl_compat.advisories import Catalogue
+from trl_compat.outcomes import Outcome
+from trl_compat.report import tables
+from trl_compat.report.releases import fold
+
+STYLE = {"✅": "green", "❌": "red", "⚠️": "yellow", "—": "dim"}
+MOST = 10
+
+
+def table(document: results.Results, cells: Sequence[results.CellResult]) -> Table:
+    """Stacks × failures, the newest stack first."""
+    failures = sorted({cell.failure for cell in cells})
+    shown = Table(box=box.SIMPLE_HEAD)
+    shown.add_column("stack", no_wrap=True)
+    for failure in failures:
+        shown.add_column(failure, overflow="fold", min_width=9)
+    present = {cell.stack for cell in cells}
+    for stack in tables.newest_first(document):
+        if stack in present:
+            row = [tables.summary_of(cells, stack, failure) for failure in failures]
+            shown.add_row(stack, *(_short(s) if s else "[dim]not run[/]" for s in row))
+    return shown
+
+
+def findings(
+    document: results.Results, cells: Sequence[results.CellResult], catalogue: Catalogue
+) -> Iterator[str]:
+    """What was found, the most important first, as lines of rich markup.
+
+    Deviations come before everything, then what could not be run, then the known failures.
+    """
+    yield from _deviations(cells)
+    repeated = [c for c in cells if len(c.attempts) > 2]
+    if repeated:
+        runs = sum(len(c.attempts) for c in repeated)
+        steady = sum(c.outcome is not Outcome.UNSTABLE for c in repeated)
+        yield (
+            f"repeated: {runs} runs of {len(repeated)} cells; {steady} of {len(repeated)} gave the "
+            "same outcome every time"
+        )
+    unreached = sorted({c.stack for c in cells if c.outcome is Outcome.UNAVAILABLE})
+    if unreached:
+        why = next(c.reason for c in cells if c.outcome is Outcome.UNAVAILABLE)
+        yield f"[yellow]not run, out of reach[/]: {', '.join(unreached)} ({escape(why)})"
+    broken = [c for c in cells if c.outcome is Outcome.REPRODUCED and not c.fixed]
+    for failure in sorted({cell.failure for cell in broken}):
+        yield _known_failure(document, cells, failure, catalogue)
+    wrong = [c for c in cells if c.wrong_fix]
+    if wrong:
+        shown = sum(c.outcome is Outcome.REPRODUCED for c in wrong)
+        yield f"wrong fixes shown to be wrong: {shown} of {len(wrong)} tried"
+    if document.not_run:
+        yield f"{len(document.not_run)} combinations left out by the matrix, with reasons"
+
+
+def _deviations(cells: Sequence[results.CellResult]) -> Iterator[str]:
+    deviating = [cell for cell in cells if not cell.agrees]
+    alike: dict[tuple[int, str, str], list[results.CellResult]] = {}
+    for cell in deviating:
+        key = (tables.WORST_FIRST.index(cell.outcome), cell.reason, cell.failure)
+        alike.setdefault(key, []).append(cell)
+    groups = sorted(alike.items())
+    for _, group in groups[:MOST]:
+        cell, more = group[0], len(group) - 1
+        others = f" (and {more} more {'cell' if more == 1 else 'cells'})" if more else ""
+        yield (
+            f"[bold red]deviates[/] {escape(cell.id)}: expected {cell.expected}, is "
+            f"{cell.outcome}{others}. {escape(cell.reason)}"
+        )
+        if cell.signature is not None:
+            seen = cell.signature
+            yield f"         {escape(f'{seen.exception}: {seen.message[:160]} ({seen.where})')}"
+        yield f"         again: {escape(cell.command)}"
+    if len(groups) > MOST:
+        yield f"and {len(groups) - MOST} more kinds of deviation, all in the reports"
+
+
+def _known_failure(
+    document: results.Results,
+    cells: Sequence[results.CellResult],
+    failure: str,
+    catalogue: Catalogue,
+) -> str:
+    mine = [cell for cell in cells if cell.failure == failure]
+    unfixed = [cell for cell in mine if not cell.fixed]
+    fails = [cell for cell in unfixed if cell.outcome is Outcome.REPRODUCED]
+    fixes = [cell for cell in mine if cell.fixed and not cell.wrong_fix]
+    proven = sum(cell.outcome is Outcome.PASS for cell in fixes)
+    if not catalogue[failure].fixes:
+        said = "no fix is known"
+    elif not fixes:
+        said = "its fix was not tried in this selection"
+    else:
+        said = f"fix proven in {proven} of {len(fixes)} cells: trl-compat fix {failure}"
+    tested, failing = ([document.stacks[c.stack].trl for c in some] for some in (unfixed, fails))
+    return f"[red]known failure[/] {failure}: TRL {', '.join(fold(tested, failing))}; {said}"
+
+
+def what_next(
+    cells: Sequence[results.CellResult], reports: Path, *, interrupted: bool
+) -> Iterator[str]:
+    """What to do now, and where the reports are."""
+    deviating = sum(not cell.agrees for cell in cells)
+    unreached = all(cell.outcome is Outcome.UNAVAILABLE for cell in cells)
+    if interrupted:
+        yield "interrupted; finished cells are kept, the same command goes on from here"
+    elif cells and unreached:
+        yield "nothing was run: see to the network (or a mirror), then run this again"
+    elif deviating:
+        word = "cell is" if deviating == 1 else "cells are"
+        yield (
+            f"{deviating} {word} not as the advisories say: read their logs under "
+            f"{_near(reports / 'evidence')}, then run them again by the command beside them"
+        )
+    elif cells:
+        green = any(c.outcome in (Outcome.PASS, Outcome.REPRODUCED) for c in cells)
+        rest = "" if green else "; nothing passed or failed as recorded, so this is not green"
+        yield f"every cell that ran is as its advisory says{rest}"
+    if cells:
+        yield f"reports: {_near(reports / 'compatibility.html')} (to read), results.json (the data)"
+
+
+def _near(path: Path) -> str:
+    """The path as it is typed from the current folder, if it is below it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _short(summary: tables.Summary) -> str:
+    word = "fails" if summary.outcome is Outcome.REPRODUCED else str(summary.outcome)
+    word = "n/a" if summary.outcome is Outcome.NOT_APPLICABLE else word
+    return f"[{STYLE[summary.mark]}]{summary.mark} {word}{'*' if summary.fixed else ''}[/]"

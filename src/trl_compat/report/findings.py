@@ -1,0 +1,28 @@
+"""Findings: what a command has to say against something, in the shape that reports of it share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found.
+
+    Attributes:
+        rule_id: what kind of thing it is; the id of an advisory where there is one.
+        title: of the rule, the same for every finding of it.
+        message: what was found here and what to do, in sentences.
+        help_uri: where to read about the rule; empty if nowhere.
+        location: the file that it is about, relative to the repository, with ``:line`` if known.
+    """
+
+    rule_id: str
+    title: str
+    message: str
+    level: Level
+    help_uri: str
+    location: str

@@ -1,0 +1,207 @@
+"""compatibility.html: one self-contained file that a person opens, searches and asks.
+
+It loads nothing, and its content security policy allows no script but its own, by digest; every
+text in it goes through jinja2's autoescaping or, for the embedded data, through JSON with ``<``,
+``>`` and ``&`` written as escapes.  The same results give the same bytes.
+
+Without JavaScript the first table, the proven sets and the advisories are all there; the script
+adds filters and the evidence of single cells.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from trl_compat.advisories import Advisory, Catalogue, Remedy
+from trl_compat.outcomes import Outcome
+from trl_compat.report import page_data, tables, wording
+from trl_compat.report.coverage import Coverage, coverage
+from trl_compat.report.page_data import SIGNS, kind
+from trl_compat.report.proven import proven_sets
+from trl_compat.report.releases import Standing, VariantRow, by_variant, standings
+from trl_compat.results import CellResult, Results
+
+
+@dataclass(frozen=True)
+class Box:
+    """A cell of the first table: stack and failure, a kind for colour and sign, and words."""
+
+    stack: str
+    failure: str
+    kind: str
+    word: str
+    more: str = ""
+
+    @property
+    def sign(self) -> str:
+        """One character; never the only thing that tells kinds apart."""
+        return SIGNS[self.kind]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A fix, right or wrong, and in how many of its cells it did what the advisory says."""
+
+    fix: Remedy
+    as_said: int
+    tried: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """Everything that the page says about one failure."""
+
+    advisory: Advisory
+    standings: tuple[Standing, ...]
+    variants: tuple[VariantRow, ...]
+    fixes: tuple[Trial, ...]
+    wrong_fixes: tuple[Trial, ...]
+    coverage: Coverage
+
+
+def render(document: Results, catalogue: Catalogue) -> str:
+    """The page."""
+    script, style = _file("page.js"), _file("page.css")
+    failures = tables.failures_of(document, catalogue.failures)
+    stacks = tables.newest_first(document)
+    masks = sorted({c.masked_by for c in document.cells if c.masked_by} & set(catalogue.records))
+    template = _environment().get_template("compatibility.html.j2")
+    return template.render(
+        document=document,
+        catalogue=catalogue,
+        packages=tables.SHOWN_PACKAGES,
+        version=tables.version_text,
+        wording=wording,
+        signs=SIGNS,
+        kinds={outcome: kind(outcome) for outcome in Outcome},
+        failures=failures,
+        stacks=stacks,
+        boxes={name: [_box(document, name, failure) for failure in failures] for name in stacks},
+        filters=_filters(document, failures),
+        sets=proven_sets(document, failures),
+        requirements={name: _requirements(document, name) for name in stacks},
+        sections=[_section(document, catalogue, failure) for failure in failures],
+        masks=[
+            (catalogue[mask], [s for s in stacks if _met(document.cells, s, mask)])
+            for mask in masks
+        ],
+        coverage=coverage(document, catalogue),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(_json(page_data.embedded(document, catalogue))),
+        policy=(
+            f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+            "img-src data:; base-uri 'none'; form-action 'none'"
+        ),
+    )
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("trl_compat.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _file(name: str) -> str:
+    """One of our own files, as it is: it is not a template and never holds data."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0].strip()
+
+
+def _digest(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _json(data: object) -> str:
+    """JSON that no text in it can end: HTML knows no escapes inside a script element, JSON does."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _box(document: Results, stack: str, failure: str) -> Box:
+    summary = tables.summary_of(document.cells, stack, failure)
+    if summary is None:
+        return Box(stack, failure, "unrun", "not run")
+    match summary.outcome:
+        case Outcome.PASS:
+            word, more = "works", ""
+        case Outcome.REPRODUCED:
+            word, more = "fails", "fix proven" if summary.fixed else "no fix proven"
+        case Outcome.MASKED:
+            word, more = "not proven", "stopped earlier"
+        case Outcome.NOT_APPLICABLE:
+            word, more = "not there", ""
+        case other:
+            word, more = str(other), ""
+    return Box(stack, failure, kind(summary.outcome), word, more)
+
+
+def _requirements(document: Results, name: str) -> str:
+    """The stack as pip requirements."""
+    stack = document.stacks[name]
+    values = {package: getattr(stack, package) for package in tables.SHOWN_PACKAGES}
+    return "\n".join(
+        f"{package} @ {value}" if value.startswith("git+") else f"{package}=={value}"
+        for package, value in values.items()
+    )
+
+
+def _filters(document: Results, failures: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """Name, label and choices of each filter; versions newest first."""
+    chosen: list[tuple[str, str, list[str]]] = []
+    for package in tables.SHOWN_PACKAGES:
+        versions = {getattr(stack, package) for stack in document.stacks.values()}
+        ordered = sorted(versions, key=lambda v: (tables.version_key(v), v), reverse=True)
+        chosen.append((package, package, [tables.version_text(v) for v in ordered]))
+    cells = document.cells
+    return [
+        *chosen,
+        ("failure", "failure", list(failures)),
+        ("outcome", "outcome", list(document.summary)),
+        ("model", "model", _each(c.model for c in cells)),
+        ("evidence", "evidence", _each(c.evidence for c in cells)),
+    ]
+
+
+def _each(values: Iterable[str]) -> list[str]:
+    return sorted(set(values))
+
+
+def _section(document: Results, catalogue: Catalogue, failure: str) -> Section:
+    advisory = catalogue[failure]
+    cells = [cell for cell in document.cells if cell.failure == failure]
+    return Section(
+        advisory=advisory,
+        standings=standings(document, failure),
+        variants=by_variant(document, failure),
+        fixes=tuple(_trial(fix, cells, Outcome.PASS) for fix in advisory.fixes),
+        wrong_fixes=tuple(_trial(fix, cells, Outcome.REPRODUCED) for fix in advisory.wrong_fixes),
+        coverage=coverage(document, catalogue, failure),
+    )
+
+
+def _trial(fix: Remedy, cells: Sequence[CellResult], as_said: Outcome) -> Trial:
+    tried = [cell for cell in cells if cell.fix == fix.name]
+    return Trial(fix, sum(cell.outcome is as_said for cell in tried), len(tried))
+
+
+def _met(cells: Sequence[CellResult], stack: str, mask: str) -> bool:
+    return any(cell.stack == stack and cell.masked_by == mask for cell in cells)

@@ -1,0 +1,156 @@
+"""What compatibility.html embeds for its script: every cell in compact rows, and what they share.
+
+The page shows the first table and the text of the advisories without any of this.  The script
+builds the evidence of a cell from it when a reader opens one, so a page of a thousand cells is no
+larger than its data.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from trl_compat.advisories import Catalogue
+from trl_compat.outcomes import Outcome
+from trl_compat.report import tables
+from trl_compat.results import CellResult, Results
+from trl_compat.runtime import stand_ins
+
+COLUMNS = (
+    "id",
+    "stack",
+    "failure",
+    "variant",
+    "model",
+    "ranks",
+    "backend",
+    "fix",
+    "wrongFix",
+    "control",
+    "outcome",
+    "expected",
+    "agrees",
+    "reason",
+    "maskedBy",
+    "signature",
+    "traceback",
+    "checks",
+    "standIns",
+    "evidence",
+    "startedAt",
+    "seconds",
+    "launch",
+    "attempts",
+    "log",
+    "command",
+)
+# What the two context managers that reproductions ask for by name stand in for.
+NAMED_STAND_INS = {
+    "forced-fsdp-state-1": stand_ins.forced_fsdp_state,
+    "far-device-meta-1": stand_ins.far_device,
+    "cpu-stream-events-1": stand_ins._cpu_stream_events,
+}
+LOG = re.compile(r"evidence/[\w.+-]+\.log")
+KINDS = {"✅": "pass", "❌": "fail", "⚠️": "look", "—": "absent"}
+SIGNS = {"pass": "✓", "fail": "✗", "look": "!", "absent": "–", "unrun": "·"}
+
+
+def kind(outcome: Outcome) -> str:
+    """``pass``, ``fail``, ``look`` or ``absent``: the four ways that tables show."""
+    return KINDS[outcome.folded]
+
+
+def embedded(document: Results, catalogue: Catalogue) -> dict[str, Any]:
+    """The data, ready for JSON."""
+    return {
+        "columns": COLUMNS,
+        "rows": [_row(cell) for cell in document.cells],
+        "stacks": {
+            name: {
+                "versions": {
+                    package: tables.version_text(getattr(stack, package))
+                    for package in (*tables.SHOWN_PACKAGES, "python")
+                },
+                "asOf": stack.as_of,
+                "lock": stack.lock_sha256,
+                "packages": stack.packages,
+            }
+            for name, stack in document.stacks.items()
+        },
+        "failures": {
+            name: {
+                "title": catalogue[name].title,
+                "advice": catalogue[name].advice,
+                "variants": _variants(catalogue, name),
+                "fixes": {
+                    fix.name: {"summary": fix.summary, "snippet": fix.snippet, "cost": fix.cost}
+                    for fix in catalogue[name].fixes
+                },
+                "wrongFixes": {fix.name: fix.why for fix in catalogue[name].wrong_fixes},
+            }
+            for name in sorted(catalogue.records)
+        },
+        "outcomes": {
+            str(outcome): {"kind": kind(outcome), "sentence": outcome.sentence}
+            for outcome in Outcome
+        },
+        "signs": SIGNS,
+        "standIns": _stand_ins(),
+    }
+
+
+def _row(cell: CellResult) -> list[Any]:
+    signature = cell.signature
+    # Only a run that surprised has more than one, and only then do they say anything.
+    attempts = cell.attempts if len(cell.attempts) > 1 else []
+    return [
+        cell.id,
+        cell.stack,
+        cell.failure,
+        cell.variant,
+        cell.model,
+        cell.world_size,
+        cell.backend,
+        cell.fix,
+        int(cell.wrong_fix),
+        int(cell.control),
+        str(cell.outcome),
+        str(cell.expected),
+        int(cell.agrees),
+        cell.reason,
+        cell.masked_by,
+        [signature.exception, signature.message, signature.where] if signature else None,
+        cell.traceback,
+        cell.checks,
+        cell.stand_ins,
+        cell.evidence,
+        cell.started_at,
+        cell.seconds,
+        str(cell.launch),
+        [[str(a.launch), str(a.outcome), a.seconds] for a in attempts],
+        # Never a link to anywhere but the folder of the logs.
+        cell.log if cell.log and LOG.fullmatch(cell.log) else None,
+        cell.command,
+    ]
+
+
+def _variants(catalogue: Catalogue, failure: str) -> dict[str, str]:
+    reproduction = catalogue[failure].reproduction
+    if reproduction is None:
+        return {}
+    return {
+        name: ", ".join(
+            f"{key.replace('_', ' ')}: {value}"
+            for key, value in reproduction.conditions_of(name).items()
+        )
+        for name in reproduction.variants
+    }
+
+
+def _stand_ins() -> dict[str, str]:
+    named = {
+        name: (function.__doc__ or "").split("\n\n")[0]
+        for name, function in NAMED_STAND_INS.items()
+    }
+    automatic = {stand_in.name: stand_in.reason for stand_in in stand_ins.AUTOMATIC}
+    return {name: " ".join(text.split()) for name, text in {**automatic, **named}.items()}

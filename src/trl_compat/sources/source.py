@@ -1,0 +1,205 @@
+"""What someone has, as exact versions: the shape that every reader of this package returns.
+
+A :class:`Source` states facts only.  What a file leaves open (a range, a package that it does not
+mention) stays open in it, and what cannot be told at all is refused with one sentence.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from trl_compat.errors import BadInput
+from trl_compat.packages import PACKAGES
+
+COMMIT = re.compile(r"[0-9a-f]{7,40}")
+HOW_TO_PIN = "pin a release or a full commit, or let doctor read the environment: --python PATH"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Exact versions, by canonical name, and where they were read.
+
+    Attributes:
+        name: what it is called in sentences: the file's name, or the interpreter.
+        kind: ``requirements``, ``uv.lock``, ``pylock``, ``poetry.lock`` or ``environment``.
+        versions: releases, local part included (``2.4.1+cu121``).
+        python: the interpreter's exact version, where there is one.
+        commits: ``git+https://...@<commit>`` of packages that are taken from git; these have no
+            entry in ``versions``.
+        unpinned: packages that are wanted in a range, with the range (``""`` for any version).
+        complete: every package that will be installed is named: what is not there is not installed.
+        notes: what a reader should know about these facts, in sentences.
+        path: the file.
+    """
+
+    name: str
+    kind: str
+    versions: Mapping[str, str]
+    python: str | None = None
+    commits: Mapping[str, str] = field(default_factory=dict)
+    unpinned: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+
+    def version(self, package: str) -> Version | None:
+        """The release of a package (or ``python``); None where none is known."""
+        value = self.python if package == "python" else self.versions.get(package)
+        return Version(value) if value else None
+
+    def commit(self, package: str) -> str | None:
+        """The git commit of a package; None where it is taken from a release."""
+        value = self.commits.get(package)
+        return value.rpartition("@")[2] if value else None
+
+    def absent(self, package: str) -> bool:
+        """Whether the package is certainly not installed."""
+        known = {*self.versions, *self.commits, *self.unpinned, "python"}
+        return self.complete and package not in known
+
+
+class Pins:
+    """Collects what a reader finds, refuses contradictions, and becomes a :class:`Source`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.versions: dict[str, str] = {}
+        self.commits: dict[str, str] = {}
+        self.ranges: dict[str, list[str]] = {}
+        self.notes: list[str] = []
+
+    def exact(self, package: str, version: str) -> None:
+        """The package at this release; what is wrong with one not under test is only noted."""
+        package = canonicalize_name(package)
+        try:
+            parsed = Version(version)
+        except InvalidVersion:
+            self._refuse(package, f"{package} {version}: not a version")
+            return
+        known = self.versions.get(package)
+        if known is not None and Version(known) != parsed:
+            both = f"two versions of {package}, {known} and {parsed}, both for this machine"
+            self._refuse(package, f"{both}; {HOW_TO_PIN}" if package in PACKAGES else both)
+            return
+        self.versions[package] = str(parsed)
+        self._one_origin(package)
+
+    def wanted(self, package: str, specifier: str) -> None:
+        """The package in a range; an exact version found elsewhere must lie in it."""
+        self.ranges.setdefault(canonicalize_name(package), []).append(specifier)
+
+    def git(self, package: str, url: str, commit: str | None) -> None:
+        """The package at a commit; a branch or tag says nothing certain and is refused."""
+        package = canonicalize_name(package)
+        if commit is None or not COMMIT.fullmatch(commit):
+            named = f"'{commit}', a branch or tag," if commit else "its default branch,"
+            self.undecided(package, f"{package} comes from git at {named} which may move")
+            return
+        value = f"git+{url.removeprefix('git+')}@{commit}"
+        known = self.commits.get(package)
+        if known is not None and known != value:
+            self._refuse(package, f"{package} comes from git twice, {known} and {value}")
+        self.commits[package] = value
+        self._one_origin(package)
+
+    def archive(self, package: str, url: str) -> None:
+        """The package from a file; the file name of a wheel or source package has the version."""
+        package = canonicalize_name(package)
+        file = url.partition("#")[0].partition("?")[0].rpartition("/")[2].replace("%2B", "+")
+        try:
+            if file.endswith(".whl"):
+                name, version = parse_wheel_filename(file)[:2]
+            else:
+                name, version = parse_sdist_filename(file)
+        except (InvalidWheelFilename, InvalidSdistFilename):
+            self.undecided(package, f"{package} comes from {url}, whose name has no version")
+            return
+        if name != package:
+            self._refuse(package, f"{package} is to come from {file}, which is {name}")
+            return
+        self.exact(package, str(version))
+
+    def undecided(self, package: str, why: str) -> None:
+        """A package without an exact version; only those under test matter."""
+        if package in PACKAGES:
+            raise BadInput(f"{self.name}: {why}; {HOW_TO_PIN}")
+
+    def made_for(self, requires_python: str) -> None:
+        """The range of Pythons of a lock, whose markers are read for the one that runs this."""
+        here = platform.python_version()
+        try:
+            allowed = SpecifierSet(requires_python).contains(here, prereleases=True)
+        except InvalidSpecifier:
+            raise BadInput(f"{self.name}: '{requires_python}' is no range of Pythons") from None
+        if not allowed:
+            self.note(f"its markers were read for Python {here}, but it asks for {requires_python}")
+
+    def _refuse(self, package: str, why: str) -> None:
+        if package in PACKAGES:
+            raise BadInput(f"{self.name}: {why}")
+        self.note(why)
+
+    def note(self, sentence: str) -> None:
+        """Something that a reader should know."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def source(
+        self,
+        kind: str,
+        *,
+        path: Path | None = None,
+        python: str | None = None,
+        complete: bool = True,
+        required: str | None = "trl",
+    ) -> Source:
+        """The collected facts.
+
+        Raises:
+            BadInput: ``required`` is not among them, or an exact version lies outside a range that
+                is also asked for.
+        """
+        unpinned: dict[str, str] = {}
+        for package, specifiers in self.ranges.items():
+            joined = SpecifierSet(",".join(s for s in specifiers if s))
+            version = self.versions.get(package)
+            if version is not None and not joined.contains(version, prereleases=True):
+                self._refuse(package, f"{package} is pinned to {version} and wanted as {joined}")
+            if version is None and package not in self.commits:
+                unpinned[package] = str(joined)
+        if required and not {required} & {*self.versions, *self.commits, *unpinned}:
+            raise BadInput(
+                f"{self.name}: no {required.upper()} in it (as far as its markers apply here); "
+                "name a lock that has it, or an interpreter: --python PATH"
+            )
+        return Source(
+            name=self.name,
+            kind=kind,
+            versions=MappingProxyType(dict(sorted(self.versions.items()))),
+            python=python,
+            commits=MappingProxyType(dict(sorted(self.commits.items()))),
+            unpinned=MappingProxyType(dict(sorted(unpinned.items()))),
+            complete=complete,
+            notes=tuple(self.notes),
+            path=path,
+        )
+
+    def _one_origin(self, package: str) -> None:
+        if package in self.versions and package in self.commits:
+            both = f"{package} is both {self.versions[package]} and {self.commits[package]}"
+            self._refuse(package, f"{both}; {HOW_TO_PIN}")

@@ -1,0 +1,1 @@
+"""How do I get there? The shortest sequence of bumps, each of them safe."""
