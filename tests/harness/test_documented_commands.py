@@ -32,7 +32,6 @@ from tests.harness.test_documents import PAGES
 from trl_compat import advisories, matrix
 from trl_compat.cells import Selection, plan
 from trl_compat.cli import cli
-from trl_compat.matrix import PACKAGES
 from trl_compat.stack_names import stack_names
 
 TABLE = matrix.load(ROOT / "matrix.yaml")
