@@ -1,7 +1,8 @@
 """Where checks are made: every call of ``rank.check`` and ``rank.precondition`` in the code.
 
 Covers the reproductions and the part of the runtime that checks for them.  A site can be made
-toothless (its condition replaced by ``True``), which is what ``tests.mutations`` does to a copy.
+toothless (its condition, or a part of it, replaced by ``True``), which is what ``tests.mutations``
+does to a copy.
 """
 
 from __future__ import annotations
@@ -57,12 +58,32 @@ def in_module(path: Path) -> list[Site]:
     return [site for site, _ in _calls(path, ast.parse(path.read_text(encoding="utf-8")), "")]
 
 
-def without_teeth(site: Site) -> str:
-    """The module's text with the site's condition replaced by ``True``."""
-    tree = ast.parse(site.path.read_text(encoding="utf-8"))
-    (call,) = (call for found, call in _calls(site.path, tree, "") if found == site)
-    call.args[1] = ast.copy_location(ast.Constant(True), call.args[1])
-    return ast.unparse(tree)
+def mutants(site: Site) -> Iterator[tuple[str, str]]:
+    """What the site no longer asks, and the module's text without it.
+
+    First the whole condition, then each of its parts, where it has several.
+    """
+    text = site.path.read_text(encoding="utf-8")
+    (condition,) = (c.args[1] for s, c in _calls(site.path, ast.parse(text), "") if s == site)
+    for less, dropped in [(ast.Constant(True), condition), *_less_by_one(condition)]:
+        tree = ast.parse(text)
+        (call,) = (call for found, call in _calls(site.path, tree, "") if found == site)
+        call.args[1] = less
+        yield ast.unparse(dropped), ast.unparse(tree)
+
+
+def _less_by_one(condition: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """A condition of several parts without one of them, and that one, for each."""
+    match condition:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            for part in parts:
+                yield ast.BoolOp(ast.And(), [p for p in parts if p is not part]), part
+        case ast.Compare(left=left, ops=[first, second], comparators=[middle, right]):
+            below, above = (
+                ast.Compare(left, [first], [middle]),
+                ast.Compare(middle, [second], [right]),
+            )
+            yield from ((above, below), (below, above))
 
 
 def _calls(path: Path, node: ast.AST, within: str) -> Iterator[tuple[Site, ast.Call]]:

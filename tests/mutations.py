@@ -1,9 +1,9 @@
 """Breaks the checks and the signatures themselves, one at a time: some test must turn red.
 
-A *mutant* of a check is the check with its condition replaced by ``True``: the sabotage of that
-check must no longer fail there.  A mutant of a signature is a symptom with one part that matches
-nothing, or everything: the tests of signatures and masks must fail.  Mutants live in memory and in
-a temporary folder; the working tree stays as it is.
+A *mutant* of a check is the check without its condition, or without one part of that: a sabotage
+of that check must no longer fail there.  A mutant of a signature is a symptom with one part that
+matches nothing, or everything: the tests of signatures and masks must fail.  Mutants live in memory
+and in a temporary folder; the working tree stays as it is.
 
 ``python -m tests.mutations [checks] [signatures]`` prints a line per mutant and ends with 1 if one
 survived.
@@ -23,9 +23,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from rich.console import Console
 
-from tests.check_sites import Site, without_teeth
+from tests.check_sites import Site, mutants
 from tests.harness.conftest import ROOT
 from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
@@ -47,11 +46,28 @@ BROKEN: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant; ``killer`` is the test that turned red, None if none did."""
+    """What became of a mutant.
+
+    Attributes:
+        killer: the test that turned red, None if none did.
+        excuse: why no test can turn red.
+    """
 
     mutant: str
     killer: str | None
     remark: str = ""
+    excuse: str = ""
+
+    @property
+    def survived(self) -> bool:
+        """Whether nobody noticed, and somebody should have."""
+        return self.killer is None and not self.excuse
+
+    def __str__(self) -> str:
+        if self.excuse:
+            return f"{self.mutant:<90} cannot be told: {self.excuse}"
+        what = f"killed by {self.killer}" if self.killer else "SURVIVED"
+        return f"{self.mutant:<90} {what} {self.remark}".rstrip()
 
 
 def of_checks() -> Iterator[Fate]:
@@ -63,29 +79,40 @@ def of_checks() -> Iterator[Fate]:
     with contextlib.closing(cells.Runners()) as runners:
         for site, sabotages in aims.items():
             if reason := cells.WITHOUT_SABOTAGE.get(str(site)):
-                yield Fate(str(site), "none", reason)
+                yield Fate(str(site), None, excuse=reason)
             else:
-                yield _of_check(runners, site, sabotages)
+                for asked, text in mutants(site):
+                    yield _of_check(runners, site, asked, text, sabotages)
 
 
-def _of_check(runners: cells.Runners, site: Site, sabotages: list[tuple[str, Sabotage]]) -> Fate:
-    remark = "no sabotage is aimed at it"
+def _of_check(
+    runners: cells.Runners,
+    site: Site,
+    asked: str,
+    text: str,
+    sabotages: list[tuple[str, Sabotage]],
+) -> Fate:
+    """The fate of a check that does not ask something any more."""
+    name, remark = f"{site} [{_short(asked)}]", "no sabotage is aimed at it"
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         mutant = Path(folder) / site.path.name
-        mutant.write_text(without_teeth(site), encoding="utf-8")
+        mutant.write_text(text, encoding="utf-8")
+        place: dict[str, Any] = {"reproductions": mutant.parent}
+        if site.of_runtime:
+            place = {"replaced": {f"trl_compat.runtime.{site.path.stem}": str(mutant)}}
         for failure, sabotage in sabotages:
-            place: dict[str, Any] = {"reproductions": mutant.parent}
-            if site.of_runtime:
-                name = f"trl_compat.runtime.{site.path.stem}"
-                place = {"replaced": {name: str(mutant)}}
             seen = cells.run(runners[sabotage.stack], failure, sabotage, **place)
             remark = f"then {cells.broken_at(failure, seen)}"
             if not _let_through(seen, site, sabotage):
                 # Red for another reason, so that it proves nothing about the check.
                 remark = f"not reached: {remark}"
             elif cells.broken_at(failure, seen) != cells.aimed_at(site, sabotage):
-                return Fate(str(site), f"test_sabotages[{sabotage.function}]", remark)
-    return Fate(str(site), None, remark)
+                return Fate(name, f"test_sabotages[{sabotage.function}]", remark)
+    return Fate(name, None, remark)
+
+
+def _short(condition: str) -> str:
+    return condition if len(condition) <= 40 else f"{condition[:39]}…"
 
 
 def _let_through(seen: Observation, site: Site, sabotage: Sabotage) -> bool:
@@ -184,15 +211,13 @@ def main(wanted: list[str]) -> int:
         print(f"unknown kind '{unknown[0]}'; there are: {', '.join(KINDS)}", file=sys.stderr)
         return 2
     processes.adopt_orphans()
-    console = Console(highlight=False, soft_wrap=True)
     fates = []
     for kind in wanted or KINDS:
         for fate in KINDS[kind]():
             fates.append(fate)
-            what = "SURVIVED" if fate.killer is None else f"killed by {fate.killer}"
-            console.print(f"{fate.mutant:<75} {what}", fate.remark, markup=False)
-    survived = [fate for fate in fates if fate.killer is None]
-    console.print(f"{len(fates)} mutants, {len(survived)} survived", markup=False)
+            print(fate, flush=True)
+    survived = sum(fate.survived for fate in fates)
+    print(f"{len(fates)} mutants, {survived} survived")
     return 1 if survived else 0
 
 

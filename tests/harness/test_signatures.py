@@ -84,3 +84,34 @@ def test_an_error_that_differs_in_one_part_is_not_it(seen: Observed) -> None:
 @each
 def test_the_parts_by_which_it_is_known_are_those_on_record(seen: Observed) -> None:
     assert observe.parts(seen.described) == list(seen.parts)
+
+
+# Masks that are known by their place, whichever way leads there; all others by their way, too.
+BY_PLACE_ALONE = {
+    ("ds-elastic-agent-import-torch24", "direct"),
+    ("odpo-maybe-log-learning-rate", "learning-rate"),
+    ("peft-encoderdecodercache-old-tf", "direct"),
+    ("peft-encoderdecodercache-old-tf", "lazy"),
+    ("peft-encoderdecodercache-old-tf", "lazy-trl"),
+    ("peft-hybridcache-tf5", "direct"),
+    ("peft-hybridcache-tf5", "lazy"),
+    ("tf452-parallel-styles-torch24", "no-styles"),
+    ("trl-fsdpmodule-torch25", "direct"),
+    ("trl-fsdpmodule-torch25", "lazy"),
+    ("trl-optional-deps-truthy-tf53", "not-there"),
+    ("trl-triton-setuptools-torch26", "lazy"),
+    ("trl-warnings-issued-tf51", "not-there"),
+    ("unwrap-model-keep-torch-compile", "training"),
+    ("zero-no-sync-grad-accum", "no-sync"),
+    ("zero3-register-hooks-rename", "renamed"),
+}
+
+
+def test_no_mask_loses_the_way_by_which_it_is_known() -> None:
+    found = {
+        (mask.id, name)
+        for mask in CATALOGUE.masks
+        for name, symptom in mask.symptoms.items()
+        if symptom.through is None
+    }
+    assert found == BY_PLACE_ALONE

@@ -16,6 +16,13 @@ def after_building(reproduction: Any, spoil: Any) -> None:
     upon(reproduction, "build_trainer", lambda trainer, *_: spoil(trainer))
 
 
+def undistribute(trainer: Any) -> None:
+    """Makes the trainer's accelerator believe that it is not distributed."""
+    from accelerate.utils import DistributedType
+
+    type(trainer.accelerator).distributed_type = property(lambda _: DistributedType.NO)
+
+
 def place_reference(place: Any) -> None:
     """Puts something else where GRPO prepares its reference model for FSDP."""
     from trl.trainer import grpo_trainer
@@ -111,12 +118,6 @@ def every_rank_believes_it_is_alone(rank: Any, reproduction: Any) -> None:
 
 @breaks("data-parallel", within="strategies.assert_fsdp", variant="ddp")
 def not_distributed(rank: Any, reproduction: Any) -> None:
-    def undistribute(trainer: Any) -> None:
-        from accelerate.utils import DistributedType
-
-        kind = property(lambda _: DistributedType.NO)
-        type(trainer.accelerator).distributed_type = kind
-
     after_building(reproduction, undistribute)
 
 
@@ -124,6 +125,18 @@ def not_distributed(rank: Any, reproduction: Any) -> None:
 def fsdp_ignored_as_accelerate_does_on_cpu(rank: Any, reproduction: Any) -> None:
     reproduction.stand_ins.forced_fsdp_state = lambda rank: contextlib.nullcontext()
     place_reference(lambda model, accelerator: model.eval())
+
+
+@breaks("fsdp", within="strategies.assert_fsdp", variant="fsdp1-sharding")
+def fsdp_without_its_settings(rank: Any, reproduction: Any) -> None:
+    after_building(
+        reproduction, lambda trainer: setattr(trainer.accelerator.state, "fsdp_plugin", None)
+    )
+
+
+@breaks("fsdp", within="strategies.assert_fsdp", variant="fsdp1-sharding")
+def settings_of_fsdp_without_fsdp(rank: Any, reproduction: Any) -> None:
+    after_building(reproduction, undistribute)
 
 
 @breaks("fsdp-version", within="strategies.assert_fsdp", variant="fsdp2-sharding")

@@ -44,6 +44,11 @@ def a_hook_is_lost(rank: Any, reproduction: Any) -> None:
     after_the_block(lose_a_hook)
 
 
+@breaks("hooks-restored", within="check_restored", variant="zero2-train")
+def hooks_are_not_looked_at_before(rank: Any, reproduction: Any) -> None:
+    reproduction.at_train_begin = lambda trainer, action: None
+
+
 @breaks("sharded-again", within="check_restored", variant="zero3-helper")
 def a_parameter_stays_whole(rank: Any, reproduction: Any) -> None:
     after_the_block(gather_for_good)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
-from trl_compat.runtime import strategies
+from trl_compat.runtime import strategies, trainers
 
 from .declaration import breaks
 from .spoiling import no_learning_rate, upon
@@ -29,6 +30,18 @@ def scale_parameters(trainer: Any, part_of_name: str, factor: float) -> None:
 @breaks("adapters-trained", within="scenario", variant="zero2-train")
 def steps_that_do_nothing(rank: Any, reproduction: Any) -> None:
     no_learning_rate()
+
+
+@breaks("adapters-trained", within="scenario", variant="zero2-train")
+def the_trainer_forgets_the_adapters(rank: Any, reproduction: Any) -> None:
+    trainer_class, _ = trainers.find(rank.condition("trainer"))
+    init = trainer_class.__init__
+
+    @functools.wraps(init)
+    def init_without_adapters(self: Any, *args: Any, **options: Any) -> None:
+        init(self, *args, **{**options, "peft_config": None})
+
+    trainer_class.__init__ = init_without_adapters
 
 
 @breaks("no-second-model", within="scenario", variant="ddp")

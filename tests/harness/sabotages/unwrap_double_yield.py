@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from trl_compat.runtime import strategies, trainers
+from trl_compat.runtime import strategies, trainers, weights
 
 from .declaration import breaks
 from .spoiling import (
@@ -88,7 +88,7 @@ def a_hook_is_lost_without_gathering(rank: Any, reproduction: Any) -> None:
     lose_a_hook_after_the_block()
 
 
-@breaks("hooks-after", within="restores_after_exception", variant=AFTER_EXCEPTION)
+@breaks("hooks-after", within="restores_after_exception", variant=AFTER_EXCEPTION, fix=FIX)
 def a_hook_is_lost_with_gathering(rank: Any, reproduction: Any) -> None:
     lose_a_hook_after_the_block()
 
@@ -131,7 +131,7 @@ def gathered_weights_score_otherwise(rank: Any, reproduction: Any) -> None:
     change_generation(1.01, gathered=True)
 
 
-@breaks("whole-inside", within="restores_after_exception", variant=AFTER_EXCEPTION)
+@breaks("whole-inside", within="restores_after_exception", variant=AFTER_EXCEPTION, fix=FIX)
 def not_gathered(rank: Any, reproduction: Any) -> None:
     @in_place_of_helper()
     def unwrap(helper: Any, *args: Any, **options: Any) -> Iterator[Any]:
@@ -250,3 +250,9 @@ def one_number_changed_while_loading(rank: Any, reproduction: Any) -> None:
             change_one_number(parameter)
 
     upon(AutoModelForCausalLM, "from_pretrained", change)
+
+
+@breaks("loaded-weights", within="weights.assert_loaded", variant="yields-once")
+def tensors_of_other_names(rank: Any, reproduction: Any) -> None:
+    state = weights.full_state
+    weights.full_state = lambda module: {f"other.{name}": t for name, t in state(module).items()}
