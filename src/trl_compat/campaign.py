@@ -5,6 +5,7 @@ The campaign is written to a file, so that every worker process of pytest-xdist 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Sequence
@@ -195,10 +196,16 @@ class Campaign:
                 fix=cell.entry,
             )
             return self._runner.run(spec, limits=self.order.limits, launch=launch)
-        except OSError as error:
-            raise BadInput(
-                f"cell {cell.id}: {error.strerror or error}; the results so far are kept"
-            ) from None
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise BadInput(
+                    f"cell {cell.id}: {error.strerror}; the results so far are kept"
+                ) from None
+            return unsound(
+                Outcome.HARNESS_ERROR,
+                f"{type(error).__name__}: {error}; run it again, and report it if it comes again",
+                world_size=cell.world_size,
+            )
 
     def _keep(self, record: CellRecord, cell: Cell) -> Verdict:
         self.store.write(record)

@@ -20,7 +20,14 @@ from pydantic import BaseModel, ConfigDict
 from trl_compat import advisories, host, matrix, project, report, results
 from trl_compat.campaign import Campaign, Order, agrees
 from trl_compat.cells import Cell, Plan, Selection, plan
-from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
+from trl_compat.errors import (
+    EXIT_FINDINGS,
+    EXIT_HARNESS,
+    EXIT_OK,
+    EXIT_USAGE,
+    BadInput,
+    HarnessError,
+)
 from trl_compat.execution.watch import Limits
 from trl_compat.outcomes import Outcome, Verdict
 from trl_compat.project import Project
@@ -310,6 +317,8 @@ def _traceback(verdict: Verdict, limit: int = 12) -> str:
 
 
 def _exit_code(cells: list[results.CellResult]) -> int:
+    if any(cell.outcome is Outcome.HARNESS_ERROR for cell in cells):
+        return EXIT_HARNESS
     if any(not cell.agrees for cell in cells):
         return EXIT_FINDINGS
     if not any(cell.outcome in (Outcome.PASS, Outcome.REPRODUCED) for cell in cells):

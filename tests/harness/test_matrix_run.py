@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from trl_compat import matrix_run, project, results
 from trl_compat.campaign import Campaign, Order
 from trl_compat.cells import Cell, Selection
 from trl_compat.environments import locks
-from trl_compat.errors import HarnessError
+from trl_compat.errors import EXIT_HARNESS, BadInput, HarnessError
 from trl_compat.outcomes import Observation, Outcome
 from trl_compat.store import CellRecord, Surroundings
 
@@ -105,3 +107,51 @@ def test_results_of_a_stack_that_changed_are_dropped(
     monkeypatch.setattr(locks, "kept", lambda *_: "another lock")
     run(where, monkeypatch, lambda *_: True)
     assert outcomes(where) == {}
+
+
+class Broken:
+    """A runner that fails in a way that nobody thought of."""
+
+    def __init__(self, error: Exception, folder: Path) -> None:
+        self.error, self._folder = error, folder
+
+    def folder(self, _: str) -> Path:
+        return self._folder
+
+    def run(self, *_: Any, **__: Any) -> Observation:
+        raise self.error
+
+    def close(self) -> None:
+        pass
+
+
+def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
+    locked = SimpleNamespace(lock=SimpleNamespace(sha256="lock", packages={}))
+    monkeypatch.setattr(Campaign, "_ready", lambda *_: locked)
+
+    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+        for cell in todo:
+            campaign = Campaign(order)
+            vars(campaign)["_runner"] = Broken(error, folder)
+            campaign.run(cell)
+        return False
+
+    return engine
+
+
+def test_what_the_harness_does_wrong_costs_no_record_and_is_its_own_exit_code(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    engine = broken_by(FileNotFoundError("rank0.draft"), monkeypatch, tmp_path)
+    assert run(where, monkeypatch, engine) == EXIT_HARNESS
+    assert set(outcomes(where).values()) == {Outcome.HARNESS_ERROR}
+    again = run(where, monkeypatch, as_expected)  # such a record is not used again
+    assert again == 0
+
+
+def test_a_full_disk_stops_with_a_sentence(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(BadInput, match="No space left on device; the results so far are kept"):
+        run(where, monkeypatch, broken_by(full, monkeypatch, tmp_path))

@@ -121,11 +121,15 @@ class StackRunner:
             launch = Launch.TORCHRUN
         kills = _out_of_memory_kills()
         begun = time.monotonic()
-        match launch:
-            case Launch.PRELOADED:
-                end, watch = self._run_preloaded(spec, spec_file, limits)
-            case Launch.TORCHRUN:
-                end, watch = self._run_torchrun(spec, spec_file, limits)
+        try:
+            match launch:
+                case Launch.PRELOADED:
+                    end, watch = self._run_preloaded(spec, spec_file, limits)
+                case Launch.TORCHRUN:
+                    end, watch = self._run_torchrun(spec, spec_file, limits)
+        except BaseException:
+            self._end_parent()  # what it will say next belongs to this run
+            raise
         # What got away from the tree (a daemon, say) still carries the mark of the run.
         parent = {self._parent.pid} if self._parent else set()
         strays = processes.end_marked(self.mark, spare=parent)

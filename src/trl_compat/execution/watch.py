@@ -114,7 +114,10 @@ class Watch:
                 times = process.cpu_times()
                 used += times.user + times.system
                 busy = busy or process.status() in BUSY
-        written = sum(path.stat().st_size for path in self._folder.glob("rank*.*"))
+        written = 0
+        for path in self._folder.glob("rank*.*"):
+            with contextlib.suppress(OSError):  # a draft may become its record just now
+                written += path.stat().st_size
         used_before, written_before = self._last_sound
         awake = used - used_before > ASLEEP * max(1.0, now - self._sound)
         if busy or awake or used < used_before or written != written_before:
