@@ -201,7 +201,9 @@ def _document(
     cells = {
         old.id: old
         for old in (previous.cells if previous else ())
-        if old.stack in stacks and old.failure in campaign.catalogue.failures
+        if old.stack in stacks
+        and old.failure in campaign.catalogue.failures
+        and not _left_out(campaign.matrix, old)
     }
     for cell, record in finished:
         cells[cell.id] = _cell_result(campaign, cell, record)
@@ -219,6 +221,11 @@ def _document(
         not_run=[results.NotRunResult(**n.model_dump()) for n in planned.not_run],
         summary=results.summary(ordered),
     )
+
+
+def _left_out(table: matrix.Matrix, cell: results.CellResult) -> bool:
+    place = cell.model_dump(include={"stack", "failure", "variant", "model"})
+    return any(exclude.covers(**place) for exclude in table.excludes)
 
 
 def _same(old: results.StackResult, stack: matrix.Stack) -> bool:

@@ -176,7 +176,7 @@ def test_whatever_ends_the_harness_nothing_of_a_cell_lives_on(
     own = {p for p in marked() if _below(p, tmp_path)}
     assert len(own) >= 8  # the parent with the imports, the launcher, two ranks, four others
     hanging.send_signal(how)
-    hanging.wait(30)
+    hanging.wait(90)
     gone = wait_for(lambda: not own & marked(), 15)
     assert gone, [psutil.Process(p).cmdline() for p in own & marked()]
     assert wait_for(lambda: not list(tmp_path.glob("trl-compat-*")), 15)

@@ -173,6 +173,10 @@ NEAR: dict[str, tuple[str, ...]] = {
     "unwrap-model-keep-torch-compile": (
         "Accelerator.unwrap_model() got an unexpected keyword argument 'keep_fp32_wrapper'",
     ),
+    "zero3-classifier-head-tf520": (
+        "The size of tensor a (4) must match the size of tensor b (640) at non-singleton "
+        "dimension 1",
+    ),
     "zero3-classifiers-empty-tf454": ("loaded-weights: policy: nothing held",),
     "zero-no-sync-grad-accum": (
         "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 1",
@@ -247,6 +251,10 @@ EDGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unwrap-model-keep-torch-compile": (
         ("accelerate==0.34.2", "transformers==4.52.1", "trl==0.17.0"),
         ("accelerate==1.3.0", "transformers==4.51.3", "trl==0.16.1"),
+    ),
+    "zero3-classifier-head-tf520": (
+        ("trl==0.28.0",),
+        ("transformers==5.1.0", "transformers==5.16.1", "transformers==4.57.6"),
     ),
     "zero3-classifiers-empty-tf454": (
         ("deepspeed==0.15.1", "deepspeed==0.17.5", "transformers==4.54.0"),

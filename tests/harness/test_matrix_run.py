@@ -155,3 +155,17 @@ def test_a_full_disk_stops_with_a_sentence(
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(BadInput, match="No space left on device; the results so far are kept"):
         run(where, monkeypatch, broken_by(full, monkeypatch, tmp_path))
+
+
+def test_what_the_matrix_leaves_out_by_now_is_not_reported_any_more(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(where, monkeypatch, as_expected)
+    assert set(outcomes(where)) == {"ddp", "zero3"}
+    left_out = "  - {stack: old, variant: zero3, reason: it does not fit there}\n"
+    where.matrix_file.write_text(where.matrix_file.read_text() + left_out)
+    other = Selection(stacks=("new",), fixes=("none",))
+    matrix_run.run(where, other, matrix_run.Options(jobs=1))
+    found = results.read(where.reports / "results.json")
+    assert found is not None
+    assert {cell.variant for cell in found.cells if cell.stack == "old"} == {"ddp"}

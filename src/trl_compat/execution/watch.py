@@ -24,12 +24,12 @@ GIGABYTE = 10**9
 # What a rank may write into its log before the log is cut down to its end, which is what tells.
 LOG_LIMIT, LOG_TAIL = 20 * 10**6, 10**5
 IDLE_LIMIT = 3.0
-ANSWER_LIMIT = 2.0
+ANSWER_LIMIT = 3.0
 # Less than this share of one core is what a process uses that only waits.
 ASLEEP = 0.02
 BUSY = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 THREAD = re.compile(r"^(?=(?:Current thread|Thread) 0x)", re.M)
-OURS = "runtime/collectives.py"
+OURS, RANK_BEGINS = "runtime/collectives.py", "runtime/rank.py"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,10 +164,15 @@ class Watch:
                 _poke(self._path(rank, "ask"))
         deadline = time.monotonic() + ANSWER_LIMIT
         answers = [self._path(rank, "collectives.json") for rank in asked]
-        while time.monotonic() < deadline and not all(path.is_file() for path in answers):
+        while True:
+            stacks = {rank: _stack(log, start) for rank, (log, start) in asked.items()}
+            # The main thread comes last, and at its end the frame that all ranks begin with.
+            complete = all(RANK_BEGINS in stack for stack in stacks.values())
+            if complete and all(path.is_file() for path in answers):
+                break
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.05)
-        time.sleep(0.2)  # for the last stack to be written out
-        stacks = {rank: _stack(log, start) for rank, (log, start) in asked.items()}
         collectives = {}
         for rank, path in zip(asked, answers, strict=True):
             with contextlib.suppress(OSError, ValueError):
