@@ -151,6 +151,11 @@ def test_a_package_that_will_not_build_is_unresolvable(tmp_path: Path) -> None:
     assert set(psutil.Process().children(recursive=True)) == before
 
 
+def _hear_interrupts() -> None:
+    # Whoever runs these tests in the background has a shell that makes them deaf to SIGINT.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run that hangs with grandchildren in sessions of their own, met at that moment."""
@@ -162,6 +167,7 @@ def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_interrupts,
     )
     there = wait_for(lambda: len(list(tmp_path.glob("trl-compat-*/*/there-*"))) == 6, 120)
     assert there, "the ranks never came up"
@@ -176,7 +182,7 @@ def test_whatever_ends_the_harness_nothing_of_a_cell_lives_on(
     own = {p for p in marked() if _below(p, tmp_path)}
     assert len(own) >= 8  # the parent with the imports, the launcher, two ranks, four others
     hanging.send_signal(how)
-    hanging.wait(90)
+    hanging.wait(60)
     gone = wait_for(lambda: not own & marked(), 15)
     assert gone, [psutil.Process(p).cmdline() for p in own & marked()]
     assert wait_for(lambda: not list(tmp_path.glob("trl-compat-*")), 15)
