@@ -37,7 +37,9 @@ STACKS = [name for name in document().stacks if any(c.stack == name for c in doc
 
 
 def unfixed(stack: str) -> list[CellResult]:
-    return [c for c in document().cells if c.stack == stack and not c.fixed]
+    """What was run there: a stack that this machine cannot reach says nothing."""
+    here = [c for c in document().cells if c.stack == stack and not c.fixed]
+    return [c for c in here if c.outcome.ran]
 
 
 def conditions_of(cell: CellResult) -> Inner:
