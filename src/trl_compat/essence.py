@@ -16,7 +16,14 @@ FLEETING = re.compile(r"0x[0-9a-f]{6,}|/tmp/\S+|\bpid[= ]\d+|:\d{4,5}\b")
 
 
 def essence(observed: Observation) -> dict[str, Any]:
-    """The part of an observation that must be equal in every run of the same cell."""
+    """The part of an observation that must be equal in every run of the same cell.
+
+    When a rank has raised, the agent ends the others, some before and some after they have written
+    a record of their own: then only the first to raise counts, as it does for the verdict.
+    """
+    raised = [r for r in observed.ranks.values() if r["status"] in ("raised", "control-failed")]
+    if raised:
+        return {"first": _of_rank(min(raised, key=lambda record: float(record["ended"])))}
     return {
         "stopped": observed.stopped and str(observed.stopped),
         "died": sorted(rank for rank in range(observed.world_size) if rank not in observed.ranks),
