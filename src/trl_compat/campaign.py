@@ -167,8 +167,10 @@ class Campaign:
             BadInput: the disk is full.
         """
         record = self.store.read(cell.id)
-        if record is None or self._ready(cell.stack) is None:
+        if record is None:
             return self.run(cell)
+        if self._ready(cell.stack) is None:
+            return self.verdict(cell, record)  # what was seen is worth more than nothing
         seen = self._observe(cell, Launch.TORCHRUN)
         return self._keep(record.model_copy(update={"confirmation": seen}), cell)
 

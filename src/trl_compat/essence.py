@@ -12,7 +12,7 @@ from typing import Any
 from trl_compat.outcomes import Observation
 
 # Addresses, process ids, ports, scratch folders: equal in no two runs.
-FLEETING = re.compile(r"0x[0-9a-f]{6,}|/tmp/\S+|\bpid[= ]\d+|:\d{4,5}\b")
+FLEETING = re.compile(r"0x[0-9a-f]{6,}|\S*/trl-compat-\S+|\bpid[= ]\d+|:\d{4,5}\b")
 
 
 def essence(observed: Observation) -> dict[str, Any]:

@@ -111,6 +111,9 @@ def explain(ranks: Mapping[int, RankState], gone: Mapping[int, str]) -> str:
     """One sentence for people: what each rank was waiting for, and who diverged."""
     parts = [f"rank {rank} {how}" for rank, how in sorted(gone.items())]
     for rank, state in sorted(ranks.items()):
+        if not state.stack:
+            parts.append(f"rank {rank} did not answer")
+            continue
         doing = f"waits in {state.waits_in} called by" if state.waits_in else "is in"
         count = f", {state.started} collectives started" if state.started is not None else ""
         parts.append(f"rank {rank} {doing} {state.place}{count}")

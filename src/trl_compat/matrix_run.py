@@ -107,11 +107,11 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         # Another run may have written meanwhile: what it found is kept.
         previous = results.read(where.reports / "results.json")
         document = _document(campaign, planned, finished, previous, selection, options)
-        report.write_all(where.reports, document, catalogue)
+        report.write_all(where.reports, document, campaign.catalogue)
     ours = {cell.id for cell, _ in finished}
     shown = [cell for cell in document.cells if cell.id in ours]
     if options.summary or interrupted:
-        display.finish(document, shown, catalogue, interrupted)
+        display.finish(document, shown, campaign.catalogue, interrupted)
     if interrupted:
         return EXIT_FINDINGS
     if lost := len(planned.cells) - len(finished):

@@ -151,7 +151,7 @@ def decide(
         return Verdict(outcome=Outcome.HARNESS_ERROR, reason="; ".join(observed.problems))
     if observed.stopped in (Stop.LIMIT, Stop.SILENCE):
         return Verdict(outcome=Outcome.HANG, reason=_last_words(observed))
-    if observed.stopped is Stop.MEMORY or observed.out_of_memory_kills:
+    if observed.stopped is Stop.MEMORY or _killed_for_memory(observed):
         return Verdict(outcome=Outcome.CRASH, reason=_memory(observed))
     missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
     failed = _first_failed(observed)
@@ -269,11 +269,18 @@ def _disk_full(observed: Observation) -> bool:
     return failed is not None and bool(NO_SPACE.search(failed["error"]["message"]))
 
 
+def _killed_for_memory(observed: Observation) -> bool:
+    """Whether the kernel, short of memory, killed a rank: it may have killed anybody meanwhile."""
+    killed = -signal.SIGKILL in observed.rank_exits.values()
+    return bool(observed.out_of_memory_kills) and killed
+
+
 def _memory(observed: Observation) -> str:
     held = f"its processes held {observed.peak_memory / 10**9:.1f} GB together"
     if observed.stopped is Stop.MEMORY:
         return f"out of memory: {held}, more than a cell may"
-    return f"out of memory: the kernel killed {observed.out_of_memory_kills} processes ({held})"
+    ranks = [str(r) for r, status in observed.rank_exits.items() if status == -signal.SIGKILL]
+    return f"out of memory: the kernel killed rank {', '.join(ranks)} ({held})"
 
 
 def _deaths(observed: Observation, missing: Sequence[int]) -> str:

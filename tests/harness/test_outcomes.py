@@ -68,7 +68,10 @@ RAISED = record("raised", error=SEEN)
         (observed(RAISED, None, stopped=Stop.LIMIT), Outcome.HANG),
         (observed(record(), None, stopped=Stop.SILENCE), Outcome.HANG),
         (observed(record(), None, stopped=Stop.MEMORY), Outcome.CRASH),
-        (observed(RAISED, None, out_of_memory_kills=1), Outcome.CRASH),
+        (observed(RAISED, None, rank_exits={1: -9}, out_of_memory_kills=1), Outcome.CRASH),
+        # the kernel killed somebody else's process
+        (observed(RAISED, RAISED, out_of_memory_kills=1), Outcome.REPRODUCED),
+        (observed(record(), record(), out_of_memory_kills=1), Outcome.PASS),
         (observed(record("raised", error={**SEEN, "exception": "MemoryError"})), Outcome.CRASH),
         (observed(record("raised", error=NO_SPACE), None), Outcome.HARNESS_ERROR),
         (observed(record(), None, problems=("unreadable",)), Outcome.HARNESS_ERROR),

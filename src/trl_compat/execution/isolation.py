@@ -19,7 +19,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 NETWORK, FILES = "network", "files"
@@ -33,22 +33,28 @@ WRITES = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14}
 ALWAYS_WRITABLE = ("/dev", "/proc")
 
 
-def enter(writable: Sequence[Path]) -> set[str]:
+def enter(writable: Sequence[Path], parts: Collection[str] = (NETWORK, FILES)) -> set[str]:
     """Isolates this process and all that it will start; gives what was achieved.
 
+    A part that fails half-way leaves a process that is no use (a network without loopback, say), so
+    whoever goes on after it asks for what :func:`available` has shown to work as a whole.
+
     Args:
+        parts: what to do.
         writable: the folders below which it may still write; devices (``/dev/shm`` among them) and
             ``/proc`` stay as they are.
     """
     if sys.platform != "linux":
         return set()
     done = set()
-    with contextlib.suppress(OSError):
-        _own_network()
-        done.add(NETWORK)
-    with contextlib.suppress(OSError):
-        _write_only_below([*writable, *map(Path, ALWAYS_WRITABLE)])
-        done.add(FILES)
+    if NETWORK in parts:
+        with contextlib.suppress(OSError):
+            _own_network()
+            done.add(NETWORK)
+    if FILES in parts:
+        with contextlib.suppress(OSError):
+            _write_only_below([*writable, *map(Path, ALWAYS_WRITABLE)])
+            done.add(FILES)
     return done
 
 

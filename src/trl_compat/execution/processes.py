@@ -62,8 +62,10 @@ def spawn(
         writable: the only folders below which it may write, where the machine can see to that.
     """
 
+    parts = isolation.available()
+
     def before_it_runs() -> None:
-        isolation.enter(writable)
+        isolation.enter(writable, parts)
         die_with_parent()  # last: the kernel forgets it when credentials change
 
     with stderr.open("ab") as log:

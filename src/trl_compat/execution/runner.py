@@ -167,7 +167,7 @@ class StackRunner:
 
         def status() -> int | None:
             answer = self._answer(LOOK_EVERY)
-            if answer is not None:
+            if answer is not None and "status" in answer:  # else the late word that it has begun
                 return int(answer["status"])
             return -9 if parent.poll() is not None else None
 
