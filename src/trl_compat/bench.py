@@ -27,7 +27,7 @@ from trl_compat.errors import BadInput, HarnessError
 from trl_compat.essence import differences, essence
 from trl_compat.execution import processes
 from trl_compat.execution.watch import Limits
-from trl_compat.outcomes import Observation
+from trl_compat.outcomes import Observation, Outcome
 from trl_compat.store import Store
 
 EIGHT = 8
@@ -68,7 +68,7 @@ def measure(where: project.Project, cells: Sequence[Cell], jobs: int) -> Iterato
     yield from _environment(stack, table.stacks[stack])
     yield _disk(table, sorted({cell.stack for cell in cells}))
     with tempfile.TemporaryDirectory(prefix="trl-compat-bench-") as folder:
-        yield _memory(where, cells[0], Path(folder) / "wide")
+        yield _memory(where, cells, Path(folder) / "wide")
         yield from _cells(where, list(cells), jobs, Path(folder))
 
 
@@ -133,16 +133,19 @@ def _disk(table: matrix.Matrix, stacks: Sequence[str]) -> Figure:
     )
 
 
-def _memory(where: project.Project, cell: Cell, folder: Path) -> Figure:
-    """Peak memory of a cell of eight ranks, what they share counted once."""
-    wide = cell.model_copy(update={"world_size": EIGHT})
+def _memory(where: project.Project, cells: Sequence[Cell], folder: Path) -> Figure:
+    """Peak memory of a cell of eight ranks that trains to its end, shared memory counted once."""
+    passing = [cell for cell in cells if cell.expectation.outcome is Outcome.PASS]
+    wide = (passing or list(cells))[0].model_copy(update={"world_size": EIGHT})
     campaign = _campaign(where, folder, [wide])
     try:
         campaign.run(wide)
         record = campaign.store.read(wide.id)
     finally:
         campaign.close()
-    held = record.observations[0].peak_memory if record else 0
+    if record is None or campaign.verdict(wide, record).outcome is not Outcome.PASS:
+        return Figure(what=f"memory of {wide.id}", ours="no figure: it did not pass")
+    held = record.observations[0].peak_memory
     return Figure(what=f"memory of {wide.id}", ours=f"{held / 1e9:.1f} GB")
 
 
