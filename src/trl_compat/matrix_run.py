@@ -250,6 +250,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
     verdict = campaign.verdict(cell, record)
     first = record.observations[0]
     ranks = first.ranks.values()
+    hanging = next((seen.hanging for seen in record.attempts if seen.hanging), {})
     backend = "gloo" if cell.device == "cpu" else "nccl"
     log = f"evidence/{cell.id}.log" if first.output else None
     if log is not None:
@@ -286,7 +287,7 @@ def _cell_result(campaign: Campaign, cell: Cell, record: CellRecord) -> results.
         peak_memory=first.peak_memory,
         hanging={
             rank: state.model_copy(update={"stack": state.stack[-6_000:]})
-            for rank, state in first.hanging.items()
+            for rank, state in hanging.items()
         },
         launch=first.launch,
         attempts=[

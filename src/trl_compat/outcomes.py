@@ -189,6 +189,8 @@ def agreed(verdicts: Sequence[Verdict]) -> Verdict:
         for (outcome, symptom, masked_by), count in seen.most_common()
     )
     reason = f"{len(verdicts)} runs of it differ: {', '.join(told)}"
+    why = {f"{v.outcome}: {v.reason}": None for v in verdicts if v.reason}  # each once, in order
+    reason = "; ".join([reason, *why])
     return Verdict(outcome=Outcome.UNSTABLE, reason=reason, error=verdicts[0].error)
 
 

@@ -154,6 +154,10 @@ def test_runs_that_agree_are_one_verdict_and_others_are_unstable() -> None:
         agreed([good, bad, good]).reason == "3 runs of it differ: 2 × pass, 1 × reproduced (text)"
     )
     assert agreed([bad, other]).outcome is Outcome.UNSTABLE
+    hung = Verdict(outcome=Outcome.HANG, reason="rank 1 diverged first")
+    assert agreed([hung, good, hung]).reason == (
+        "3 runs of it differ: 2 × hang, 1 × pass; hang: rank 1 diverged first"
+    )
 
 
 def test_the_first_rank_to_fail_gives_the_signature(catalogue: Catalogue) -> None:

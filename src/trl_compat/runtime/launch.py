@@ -38,6 +38,7 @@ def launch_forked(spec: CellSpec) -> None:
     """
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    _come_at_once()
     options: dict[str, Any] = {
         "min_nodes": 1,
         "max_nodes": 1,
@@ -50,6 +51,22 @@ def launch_forked(spec: CellSpec) -> None:
         "max_restarts": 0,
     }
     elastic_launch(LaunchConfig(**options), run_rank)(spec)
+
+
+def _come_at_once() -> None:
+    """Leaves out the rendezvous' random wait of up to 0.3 s, which is there to spread many nodes.
+
+    torch 2.2 to 2.15 have it under this name; where it is gone, there is nothing to leave out.
+    """
+    from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+
+    wait = getattr(dynamic_rendezvous, "_delay", None)
+
+    def wait_unless_random(seconds: Any) -> None:
+        if wait is not None and not isinstance(seconds, tuple):
+            wait(seconds)
+
+    dynamic_rendezvous._delay = wait_unless_random
 
 
 def torchrun_command(python: str, bundle: Path, spec_file: Path, world_size: int) -> list[str]:

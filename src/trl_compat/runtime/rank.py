@@ -125,7 +125,7 @@ def run(spec: CellSpec) -> None:
     write_record(rank.folder / f"rank{rank.rank}.json", record)
     if record["status"] not in ("finished", "not-applicable"):
         sys.exit(1)
-    leave_process_group()
+    wait_for_the_others()
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
@@ -135,15 +135,18 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     draft.replace(path)
 
 
-def leave_process_group() -> None:
-    """Ends the process group, if the scenario made one; ranks must not outrun one another."""
+def wait_for_the_others() -> None:
+    """Waits for the other ranks, if the scenario made a process group: none may outrun another.
+
+    The group is left as it is, as users' scripts leave it.  Destroying it holds the interpreter's
+    lock while it joins gloo's worker threads, and one of these may just be waiting for that lock to
+    release the tensors of the last collective: about one run in fifty hung there (torch 2.4.1).
+    """
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
         with contextlib.suppress(Exception):
             dist.barrier()
-        with contextlib.suppress(Exception):
-            dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -78,7 +78,8 @@ def assert_engine(rank: Rank, wrapped: Any) -> None:
         whole = [
             name
             for name, parameter in wrapped.module.named_parameters()
-            if parameter.requires_grad and parameter.numel() != 0
+            if parameter.requires_grad
+            and (parameter.numel() != 0 or getattr(parameter, "ds_persist", False))
         ]
         rank.precondition("sharded", not whole, f"parameters not sharded: {whole[:3]}")
 
