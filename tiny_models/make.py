@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make tiny-mistral and tiny-qwen2, bit for bit, from nothing but this file.
+"""Make tiny-mistral and tiny-qwen2, bit for bit, from nothing but this file and corpus.txt.
 
 Every file under `tiny_models/tiny-*/` and `tiny_models/SHA256SUMS` is generated: change this script
 and run it, never edit them by hand.
@@ -19,7 +19,7 @@ What makes the bytes the same everywhere:
   release. The safetensors container is written here too (a length, a JSON header, the data), so
   the weights need the standard library only.
 * JSON is written here with sorted keys, not by a release of transformers.
-* Tokenizers are trained with the `tokenizers` library on the corpus below. Its BPE trainer breaks
+* Tokenizers are trained with the `tokenizers` library on corpus.txt. Its BPE trainer breaks
   ties by token id, so runs agree; releases promise nothing of the kind. The files were made with
   tokenizers 0.23.3, and 0.19.1, 0.20.3, 0.21.4, 0.22.2 and 0.23.3 were seen to give the same bytes.
   Merges are written as "a b": releases before tokenizers 0.20 cannot read the newer list form.
@@ -41,51 +41,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
-#: Own sentences: English, chat and arithmetic, as the prompts of the reproductions are.
-CORPUS = (
-    "The cat sat on the mat and looked at the rain outside the window.",
-    "Every morning the baker opens the shop before the sun is over the hill.",
-    "She asked a simple question and waited for the answer.",
-    "The train to the north leaves at seven and arrives at noon.",
-    "A good answer is short, correct and kind.",
-    "There is nothing in the box except a letter and an old key.",
-    "We walked along the river until the path ended at a small bridge.",
-    "He wrote the same word again and again until it had no meaning.",
-    "The weather was cold, but the people in the street were singing.",
-    "Please read the whole page before you decide what to do.",
-    "Water boils at one hundred degrees and freezes at zero.",
-    "The teacher explained why the sky is blue and the sea is green.",
-    "If the model is too large, it does not fit on one machine.",
-    "The policy is trained to prefer the better of two answers.",
-    "A reward model gives a number to every completion of the prompt.",
-    "The reference model must not change while the policy is learning.",
-    "Each rank holds one part of the weights and gathers the others when it needs them.",
-    "The checkpoint was saved, loaded again and compared with the first one.",
-    "What is the capital of France? The capital of France is Paris.",
-    "What is the colour of the sky? The sky is blue during the day.",
-    "Who wrote this story? I do not know who wrote it.",
-    "How many days are in a week? There are seven days in a week.",
-    "Can you help me with this problem? Of course, I can help you with it.",
-    "Tell me a story about a dragon. Once upon a time there was a small green dragon.",
-    "You are a helpful assistant. You answer the questions of the user.",
-    "Hello! How are you today? I am fine, thank you, and how are you?",
-    "user: write a short poem. assistant: the moon is bright, the night is long.",
-    "system: answer in one sentence. user: why do birds sing? assistant: to find each other.",
-    "Thank you for the question; here is what I think about it.",
-    "I am sorry, I cannot do that, but I can show you another way.",
-    "What is 2 + 2? 2 + 2 = 4.",
-    "What is 3 + 5? 3 + 5 = 8, because 3 + 5 is the same as 5 + 3.",
-    "What is 12 * 3? 12 * 3 = 36.",
-    "What is 100 - 64? 100 - 64 = 36.",
-    "Solve x + 7 = 10. Subtract 7 from both sides: x = 3.",
-    "The sum of 1, 2, 3, 4 and 5 is 15, and the product is 120.",
-    "A triangle has three sides, a square has four sides.",
-    "Half of 50 is 25, and a quarter of 80 is 20.",
-    "If one apple costs 3 coins, then ten apples cost 30 coins. The answer is 30.",
-    "Let n be even; then n = 2 * k for some number k, and n * n is even too.",
-    "First think step by step, then give the final answer: #### 42",
-    "def add(a, b): return a + b",
-)
+#: Own sentences, one a line: English, chat and arithmetic, as the prompts of the reproductions are.
+CORPUS = (HERE / "corpus.txt").read_text(encoding="utf-8").splitlines()
 
 # `raise_exception` is a function that transformers gives to every template.
 MISTRAL_TEMPLATE = (

@@ -29,7 +29,7 @@ from trl_compat.errors import (
     HarnessError,
 )
 from trl_compat.execution.watch import Limits
-from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.outcomes import Observation, Outcome, Verdict
 from trl_compat.project import Project
 from trl_compat.report import terminal
 from trl_compat.store import CellRecord
@@ -125,12 +125,12 @@ def run(where: Project, selection: Selection, options: Options) -> int:
 def _describer(campaign: Campaign, cells: list[Cell]) -> terminal.Describe:
     by_id = {cell.id: cell for cell in cells}
 
-    def describe(cell_id: str) -> tuple[Cell, Verdict, float, bool]:
+    def describe(cell_id: str) -> tuple[Cell, Verdict, Observation, bool]:
         cell, record = by_id[cell_id], campaign.store.read(cell_id)
         if record is None:
             raise LookupError(cell_id)
         verdict = campaign.verdict(cell, record)
-        return cell, verdict, record.observations[0].seconds, agrees(cell.expectation, verdict)
+        return cell, verdict, record.attempts[-1], agrees(cell.expectation, verdict)
 
     return describe
 

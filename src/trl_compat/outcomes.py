@@ -83,6 +83,7 @@ class Observation(BaseModel):
             once; measured once a second.
         out_of_memory_kills: processes that the machine's kernel killed for memory meanwhile.
         problems: what of the evidence could not be read, a line each.
+        not_preloaded: why the ranks were started by ``torchrun`` though they were to be preloaded.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,6 +102,7 @@ class Observation(BaseModel):
     peak_memory: int = 0
     out_of_memory_kills: int = 0
     problems: tuple[str, ...] = ()
+    not_preloaded: str = ""
     output: str = ""
 
     @property

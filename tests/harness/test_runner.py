@@ -120,6 +120,25 @@ def test_each_fake_gets_its_outcome_and_leaves_nothing(
     assert outcome(observe(runner, "passes")) is Outcome.PASS  # the cell after it runs
 
 
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        ("import threading; threading.Timer(99, print).start()", "its imports start threads"),
+        ("raise SystemExit('not today')", "its imports came to no end: not today"),
+    ],
+)
+def test_a_stack_that_cannot_be_forked_is_run_by_torchrun_which_is_said(
+    runner: StackRunner, first: str, reason: str
+) -> None:
+    with StackRunner(runner.environment) as another:
+        script = another._bundle / "preload_main.py"
+        script.write_text(f"{first}\n{script.read_text()}")
+        seen = observe(another, "passes")
+        assert (seen.launch, outcome(seen)) == (Launch.TORCHRUN, Outcome.PASS)
+        assert seen.not_preloaded.startswith(reason)
+        assert observe(another, "passes").not_preloaded == seen.not_preloaded
+
+
 def test_a_hang_shows_where_every_rank_was(runner: StackRunner) -> None:
     seen = observe(runner, "hangs_in_a_collective")
     assert seen.stopped is Stop.SILENCE

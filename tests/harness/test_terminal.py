@@ -15,7 +15,7 @@ from tests.harness.test_results import cell, document
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells import Cell
 from trl_compat.expectations import Expectation
-from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.outcomes import Launch, Observation, Outcome, Verdict
 from trl_compat.report import terminal
 from trl_compat.report.terminal import NORMAL, QUIET, VERBOSE, Display
 from trl_compat.results import CellResult
@@ -35,7 +35,12 @@ EXPECTED = Verdict(outcome=Outcome.REPRODUCED, symptom="no-engine-method", error
 SURPRISE = Verdict(outcome=Outcome.OTHER_FAILURE, reason="KeyError: [x]", error=ERROR)
 
 
-def shown(verbosity: int, verdict: Verdict = EXPECTED, *, live: bool = False) -> str:
+SEEN = Observation(launch=Launch.PRELOADED, world_size=2, started_at="now", seconds=1.5)
+
+
+def shown(
+    verbosity: int, verdict: Verdict = EXPECTED, *, live: bool = False, seen: Observation = SEEN
+) -> str:
     """All that a display prints of one cell."""
     file = io.StringIO()
     console = Console(file=file, width=160, force_terminal=live, highlight=False)
@@ -43,7 +48,7 @@ def shown(verbosity: int, verdict: Verdict = EXPECTED, *, live: bool = False) ->
     display = Display(
         total=1,
         reused=0,
-        describe=lambda _: (CELL, verdict, 1.5, agrees),
+        describe=lambda _: (CELL, verdict, seen, agrees),
         verbosity=verbosity,
         console=console,
     )
@@ -60,7 +65,7 @@ def concluded(*cells: CellResult, interrupted: bool = False) -> str:
     display = Display(
         total=len(cells),
         reused=0,
-        describe=lambda _: (CELL, EXPECTED, 1.5, True),
+        describe=lambda _: (CELL, EXPECTED, SEEN, True),
         reports=Path("reports"),
         console=console,
     )
@@ -94,6 +99,13 @@ def test_a_deviation_is_told_in_three_lines_and_without_its_log() -> None:
         "KeyError: [x] (a/b.py:f)",
         f"again: {CELL.command()}",
     ]
+
+
+def test_a_stack_that_could_not_be_preloaded_is_said_to_be_slower() -> None:
+    seen = SEEN.model_copy(update={"not_preloaded": "its imports start threads"})
+    line = "stack s: torchrun starts each of its cells, which is slower: its imports start threads"
+    assert shown(NORMAL, seen=seen).splitlines()[2] == line
+    assert shown(QUIET, seen=seen) == ""
 
 
 def test_quiet_says_nothing_of_what_is_as_expected() -> None:

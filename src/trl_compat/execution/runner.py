@@ -73,11 +73,10 @@ class StackRunner:
         self._env = cell_environment.build(
             environment, self._scratch / "home", gpus=gpus, mark=self.mark
         )
-        self._preload = preload and sys.platform == "linux"
+        self._not_preloaded = "" if sys.platform == "linux" else "ranks are forked on Linux only"
+        self._preload = preload and not self._not_preloaded
         self._parent: subprocess.Popen[str] | None = None
         self._unread = b""
-        self.import_errors: dict[str, str] = {}
-        self.import_seconds = 0.0
 
     def __enter__(self) -> StackRunner:
         return self
@@ -117,8 +116,9 @@ class StackRunner:
         spec_file = folder / "spec.json"
         spec.write(spec_file)
         started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        not_preloaded = ""
         if launch is Launch.PRELOADED and not (self._preload and self._ensure_parent()):
-            launch = Launch.TORCHRUN
+            launch, not_preloaded = Launch.TORCHRUN, self._not_preloaded
         kills = _out_of_memory_kills()
         begun = time.monotonic()
         try:
@@ -151,6 +151,7 @@ class StackRunner:
             peak_memory=watch.peak_memory,
             out_of_memory_kills=_out_of_memory_kills() - kills,
             problems=problems,
+            not_preloaded=not_preloaded,
             output=output,
         )
 
@@ -225,13 +226,18 @@ class StackRunner:
             writable=self._writable,
         )
         ready = self._answer(IMPORT_LIMIT)
-        if ready is None:
-            self._end_parent()
-            self._preload = False
-            return False
-        self.import_errors = ready["failed"]
-        self.import_seconds = round(float(ready["seconds"]), 2)
-        return True
+        if ready is not None and not ready["unsafe"]:
+            return True
+        self._not_preloaded = ready["unsafe"] if ready else self._last_words()
+        self._end_parent()
+        self._preload = False
+        return False
+
+    def _last_words(self) -> str:
+        """Why the parent has not said that it is ready."""
+        text = (self._scratch / "preload.log").read_text(encoding="utf-8", errors="replace")
+        last = (text.strip().splitlines() or ["it said nothing"])[-1][:200]
+        return f"its imports came to no end: {last}"
 
     def _answer(self, limit: float) -> dict[str, Any] | None:
         """The parent's next line; None when it does not come in time or the parent is gone."""

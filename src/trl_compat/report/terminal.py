@@ -31,10 +31,10 @@ from rich.text import Text
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells import Cell
-from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.outcomes import Observation, Outcome, Verdict
 from trl_compat.report import conclusion
 
-Describe = Callable[[str], tuple[Cell, Verdict, float, bool]]
+Describe = Callable[[str], tuple[Cell, Verdict, Observation, bool]]
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 
 
@@ -44,7 +44,7 @@ class Display:
     Args:
         total: cells of the selection.
         reused: how many of them are known already.
-        describe: from a cell's id to its cell, verdict, seconds, and whether it agrees.
+        describe: from a cell's id to its cell, verdict, latest run, and whether it agrees.
         verbosity: ``QUIET`` shows deviations only, ``VERBOSE`` also beginnings and what was raised.
         reports: where the reports are written.
         console: where to print; the standard output by default.
@@ -68,6 +68,7 @@ class Display:
         self._running: dict[str, float] = {}
         self._ready: set[str] = set()
         self._announced: set[str] = set()
+        self._not_preloaded: set[str] = set()
         self._live: Live | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -154,18 +155,28 @@ class Display:
         self._running.pop(cell_id, None)
         self._ready.add(cell_id.partition("__")[0])
         try:
-            cell, verdict, seconds, agreed = self._describe(cell_id)
+            cell, verdict, seen, agreed = self._describe(cell_id)
         except LookupError:
             self.console.print(f"[red]no record[/] {escape(cell_id)}")
             self._print_end_of(report.longrepr)
             return
+        self._print_if_not_preloaded(cell.stack, seen.not_preloaded)
         if self._verbosity > QUIET or not agreed:
-            self._print_cell(cell, verdict, seconds)
+            self._print_cell(cell, verdict, seen.seconds)
         if not agreed:
             for line in what_matters(cell, verdict):
                 self.console.print(f"      {escape(line)}", soft_wrap=True)
         elif self._verbosity >= VERBOSE and verdict.error is not None:
             self.console.print(f"      [dim]{escape(raised(verdict))}[/]", soft_wrap=True)
+
+    def _print_if_not_preloaded(self, stack: str, reason: str) -> None:
+        if reason and stack not in self._not_preloaded and self._verbosity > QUIET:
+            self._not_preloaded.add(stack)
+            self.console.print(
+                f"stack {escape(stack)}: torchrun starts each of its cells, which is slower: "
+                f"{escape(reason)}",
+                soft_wrap=True,
+            )
 
     def _print_cell(self, cell: Cell, verdict: Verdict, seconds: float) -> None:
         place = f"[{self._reused + self._done}/{self._total}]"

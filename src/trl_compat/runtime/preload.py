@@ -7,7 +7,8 @@ One line of JSON in, one line of JSON out:
 * end of input ends the parent.
 
 The parent itself never creates a tensor on an accelerator, a process group or a thread, so every
-cell forks from the same state; whatever a cell does dies with its launcher.
+cell forks from the same state; whatever a cell does dies with its launcher.  A stack whose imports
+do so is not forked: :func:`unsafe` says why, and the harness starts its ranks by ``torchrun``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import json
 import os
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -51,20 +51,33 @@ LAZY = (
     "trl.experimental.ppo",
     "trl.experimental.online_dpo",
 )
+# Threads that know of forks: jemalloc (inside pyarrow) starts its own anew in the child.
+FORKED_BY_THEMSELVES = {"jemalloc_bg_thd"}
 # From this release on, making an engine imports torch's compiler (1.5 s in every rank).
 COMPILER, COMPILER_SINCE = "torch._inductor.compile_fx", "2.9.0"
 
 
-def import_stack() -> dict[str, str]:
-    """Imports the stack; gives the first line of the error for each module that cannot be."""
-    failed = {}
+def import_stack() -> None:
+    """Imports the stack, as far as it can be: what cannot is raised again by the ranks that do."""
     compiler = (COMPILER,) if at_least("torch", COMPILER_SINCE) else ()
     for name in (*STACK, *LAZY, *compiler):
-        try:
+        with contextlib.suppress(BaseException):  # a release may raise anything
             importlib.import_module(name)
-        except BaseException as error:  # a release may raise anything while it is imported
-            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-    return failed
+
+
+def unsafe() -> str:
+    """Why ranks must not be forked from this process; empty if they may."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "its imports start CUDA, which does not survive a fork"
+    names = {
+        (task / "comm").read_text().strip()
+        for task in Path("/proc/self/task").iterdir()
+        if task.name != str(os.getpid())
+    }
+    if names := names - FORKED_BY_THEMSELVES:
+        return f"its imports start threads, which do not survive a fork: {', '.join(sorted(names))}"
+    return ""
 
 
 def adopt_orphans() -> None:
@@ -113,17 +126,14 @@ def serve() -> None:
     # Orders and answers get file descriptors of their own; what a package prints goes to stderr.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    begun = time.monotonic()
     gc.disable()
-    failed = import_stack()
+    import_stack()
     gc.collect()
     # What the imports made stays, so no rank has to look at it again: accelerate, DeepSpeed and the
     # trainers collect so often that this took half of a cell's time.
     gc.freeze()
     gc.enable()
-    answers.write(
-        json.dumps({"ready": True, "failed": failed, "seconds": time.monotonic() - begun}) + "\n"
-    )
+    answers.write(json.dumps({"ready": True, "unsafe": unsafe()}) + "\n")
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
