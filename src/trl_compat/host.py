@@ -12,6 +12,10 @@ from pydantic import BaseModel, ConfigDict
 
 from trl_compat.execution import isolation, processes
 
+# Bytes to leave for a stack on CPU ranks (its parent holds less than 1 GB, a cell of two plain
+# ranks some 1.5 GB), and for a rank on a GPU, whose driver holds its own.
+STACK_MEMORY, GPU_RANK_MEMORY = 3 * 2**30, 4 * 2**30
+
 
 class Host(BaseModel):
     """Operating system, processor, memory, GPUs, and how far the kernel keeps cells to themselves.
@@ -50,6 +54,22 @@ def visible_gpus() -> list[str]:
     if chosen is not None:
         return [name for name in chosen.split(",") if name]
     return [str(number) for number in range(len(_nvidia()[0]))]
+
+
+def stacks_at_a_time(device: str, ranks: int) -> int:
+    """As many stacks as the machine has cores, room in memory, and sets of GPUs for a cell's ranks.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+        ranks: of the largest cell.
+    """
+    with_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if with_affinity else os.cpu_count() or 1
+    needed = GPU_RANK_MEMORY * ranks if device == "cuda" else STACK_MEMORY
+    places = [cores, psutil.virtual_memory().available // needed]
+    if device == "cuda":
+        places.append(len(visible_gpus()) // ranks)
+    return max(1, min(places))
 
 
 def _cpu_name() -> str:

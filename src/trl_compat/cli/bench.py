@@ -27,7 +27,6 @@ def bench(
     """Measure the same cells by plain torchrun and by the matrix, and print the ratios."""
     from trl_compat import bench as measuring
     from trl_compat import host, project
-    from trl_compat.cli.matrix import default_jobs
 
     where = project.at(root)
     cells = measuring.cells_of(where, profile, None if whole else count)
@@ -38,7 +37,7 @@ def bench(
         "|---|---|---|---|",
     ]
     click.echo("\n".join(lines))
-    for figure in measuring.measure(where, cells, jobs or default_jobs("cpu", 2)):
+    for figure in measuring.measure(where, cells, jobs or host.stacks_at_a_time("cpu", 2)):
         ratio = f"{figure.ratio:.1f}×" if figure.ratio else ""
         lines.append(f"| {figure.what} | {figure.plain} | {figure.ours} | {ratio} |")
         click.echo(lines[-1])

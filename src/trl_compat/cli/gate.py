@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from trl_compat.cli.matrix import choose_device, default_jobs
+from trl_compat.cli.matrix import choose_device, memory_share
 
 FORMATS = ("text", "json", "markdown", "sarif", "github")
 
@@ -82,7 +82,9 @@ def gate(
     reference passes; 2: wrong usage or bad input; 70: the harness failed.
     """
     from trl_compat import matrix_run, project
+    from trl_compat.execution.watch import Limits
     from trl_compat.gate import output, run, sides
+    from trl_compat.host import stacks_at_a_time
 
     today = datetime.date.today()
     where = project.at(root)
@@ -107,9 +109,11 @@ def gate(
         pyproject=pyproject,
         today=today,
     )
+    jobs = jobs or stacks_at_a_time(chosen, ranks)
     options = matrix_run.Options(
-        jobs=jobs or default_jobs(chosen, ranks),
+        jobs=jobs,
         fresh=fresh,
+        limits=Limits(memory=memory_share(jobs)),
         command=shlex.join(["trl-compat", *sys.argv[1:]]),
         summary=False,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ from trl_compat.errors import BadInput
 @click.option("--fix", "fixes", multiple=True, help="Only this fix; 'none' for unfixed.")
 @click.option("--world-size", type=int, help="Ranks of a cell, 2 to 8.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
-@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time; as many as fit.")
 @click.option(
     "--limit",
     type=click.FloatRange(min=1),
@@ -73,6 +72,7 @@ def matrix(
     from trl_compat import matrix_run, project
     from trl_compat.cells import Selection
     from trl_compat.execution.watch import Limits
+    from trl_compat.host import stacks_at_a_time
 
     if world_size is not None and not 2 <= world_size <= 8:
         raise BadInput(f"--world-size {world_size}: a cell has 2 to 8 ranks")
@@ -88,7 +88,7 @@ def matrix(
         world_size=world_size,
         device=chosen,
     )
-    jobs = jobs or default_jobs(chosen, ranks)
+    jobs = jobs or stacks_at_a_time(chosen, ranks)
     options = matrix_run.Options(
         jobs=jobs,
         fresh=fresh,
@@ -107,15 +107,6 @@ def memory_share(jobs: int) -> int:
     import psutil
 
     return int(psutil.virtual_memory().total * 0.8 / jobs)
-
-
-def default_jobs(device: str, ranks: int) -> int:
-    """Stacks at a time: as many as there are cores, or sets of GPUs for a cell's ranks."""
-    from trl_compat.host import visible_gpus
-
-    if device == "cuda":
-        return max(1, len(visible_gpus()) // ranks)
-    return max(1, min(os.cpu_count() or 1, 8))
 
 
 def choose_device(wanted: str, ranks: int) -> str:
