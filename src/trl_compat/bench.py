@@ -168,9 +168,9 @@ def _cells(where: project.Project, cells: list[Cell], jobs: int, folder: Path) -
     pairs = _pairs(ours, plain, cells)
     yield Figure(
         what=f"median of {len(pairs)} scenarios",
-        plain=f"{statistics.median(b.seconds for _, b in pairs):.1f} s",
-        ours=f"{statistics.median(a.seconds for a, _ in pairs):.1f} s",
-        ratio=statistics.median(b.seconds / a.seconds for a, b in pairs),
+        plain=f"{statistics.median(b.seconds for _, b in pairs.values()):.1f} s",
+        ours=f"{statistics.median(a.seconds for a, _ in pairs.values()):.1f} s",
+        ratio=statistics.median(b.seconds / a.seconds for a, b in pairs.values()),
     )
     yield Figure(
         what=f"all {len(cells)} cells, environments warm, {jobs} stacks at a time",
@@ -178,7 +178,11 @@ def _cells(where: project.Project, cells: list[Cell], jobs: int, folder: Path) -
         ours=f"{took:.0f} s",
         ratio=loop / took,
     )
-    unlike = [line for a, b in pairs for line in differences(essence(a), essence(b))]
+    unlike = [
+        f"{name}{line}"
+        for name, (a, b) in pairs.items()
+        for line in differences(essence(a), essence(b))
+    ]
     yield Figure(what="cells that say something else", ours="; ".join(unlike) or "none")
 
 
@@ -186,15 +190,18 @@ class _Silent:
     """A display that shows nothing."""
 
 
-def _pairs(ours: Path, plain: Path, cells: Sequence[Cell]) -> list[tuple[Observation, Observation]]:
-    pairs = []
+def _pairs(
+    ours: Path, plain: Path, cells: Sequence[Cell]
+) -> dict[str, tuple[Observation, Observation]]:
+    """Of each cell that ran, what was seen of it our way and the plain way, by the cell's id."""
+    pairs = {}
     for cell in cells:
         records = [Store(folder / ".state").read(cell.id) for folder in (ours, plain)]
         first, second = (record.observations[0] if record else None for record in records)
         if first is None or second is None:
             raise HarnessError(f"bench: no record of {cell.id}")
         if first.unsound is None and second.unsound is None:
-            pairs.append((first, second))
+            pairs[cell.id] = (first, second)
     return pairs
 
 
