@@ -11,6 +11,7 @@ from typing import Any
 
 from trl_compat.outcomes import Observation
 
+FIRST, RAISED = "first", "raised"
 # Addresses, process ids, ports, scratch folders: equal in no two runs.
 FLEETING = re.compile(r"0x[0-9a-f]{6,}|\S*/trl-compat-\S+|\bpid[= ]\d+|:\d{4,5}\b")
 
@@ -18,12 +19,17 @@ FLEETING = re.compile(r"0x[0-9a-f]{6,}|\S*/trl-compat-\S+|\bpid[= ]\d+|:\d{4,5}\
 def essence(observed: Observation) -> dict[str, Any]:
     """The part of an observation that must be equal in every run of the same cell.
 
-    When a rank has raised, the agent ends the others, some before and some after they have written
-    a record of their own: then only the first to raise counts, as it does for the verdict.
+    When a rank has raised, the agent ends the others, some before and some after they have raised
+    as well, and which is first is chance: then only what raised counts.
     """
-    raised = [r for r in observed.ranks.values() if r["status"] in ("raised", "control-failed")]
+    raised = {
+        rank: record
+        for rank, record in observed.ranks.items()
+        if record["status"] in ("raised", "control-failed")
+    }
     if raised:
-        return {"first": _of_rank(min(raised, key=lambda record: float(record["ended"])))}
+        first = min(raised, key=lambda rank: float(raised[rank]["ended"]))
+        return {FIRST: first, RAISED: {rank: _of_rank(raised[rank]) for rank in raised}}
     return {
         "stopped": observed.stopped and str(observed.stopped),
         "died": sorted(rank for rank in range(observed.world_size) if rank not in observed.ranks),
@@ -32,14 +38,18 @@ def essence(observed: Observation) -> dict[str, Any]:
 
 
 def _of_rank(record: dict[str, Any]) -> dict[str, Any]:
-    error = record.get("error")
     return {
         "status": record["status"],
-        "error": error and [error["exception"], _lasting(error["message"]), error["where"]],
+        "error": _error(record),
         "checks": [(check["name"], check["holds"]) for check in record["checks"]],
         "stand_ins": sorted(record["stand_ins"]),
         "observed": _lasting(str(sorted(record["observations"].items()))),
     }
+
+
+def _error(record: dict[str, Any]) -> list[str] | None:
+    error = record.get("error")
+    return error and [error["exception"], _lasting(error["message"]), error["where"]]
 
 
 def _lasting(text: str) -> str:
@@ -49,9 +59,22 @@ def _lasting(text: str) -> str:
 def differences(one: dict[str, Any], other: dict[str, Any], path: str = "") -> list[str]:
     """Where two essences differ, a line each; empty if they do not."""
     if isinstance(one, dict) and isinstance(other, dict):
+        if RAISED in one and RAISED in other:
+            return _differences_of_failures(one, other)
         return [
             line
             for key in sorted({*one, *other}, key=str)
             for line in differences(one.get(key), other.get(key), f"{path}/{key}")  # type: ignore[arg-type]
         ]
     return [] if one == other else [f"{path}: {str(one)[:200]} / {str(other)[:200]}"]
+
+
+def _differences_of_failures(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The ranks that raised in both runs must say the same; so must those that raised first."""
+    a, b = one[RAISED], other[RAISED]
+    both = a.keys() & b.keys()
+    lines = [line for rank in sorted(both) for line in differences(a[rank], b[rank], f"/{rank}")]
+    if not {one[FIRST], other[FIRST]} <= both:
+        errors = [{"error": a[one[FIRST]]["error"]}, {"error": b[other[FIRST]]["error"]}]
+        lines += differences(*errors, f"/{FIRST}")
+    return lines

@@ -27,6 +27,19 @@ def test_another_error_is_a_difference() -> None:
     assert differences(other, essence(observed(failed(), None))) != []
 
 
+def test_which_of_two_ranks_raised_first_makes_no_difference() -> None:
+    says_more = {**RAISED["error"], "message": "rank 1 holds nothing"}
+    one = essence(observed(failed(ended=1.0), failed(ended=2.0, error=says_more)))
+    other = essence(observed(failed(ended=2.0), failed(ended=1.0, error=says_more)))
+    assert differences(one, other) == []
+
+
+def test_another_error_that_only_one_run_met_first_is_a_difference() -> None:
+    one = essence(observed(failed(ended=2.0), failed(ended=1.0, error=INIT)))
+    other = essence(observed(failed(), None))
+    assert differences(one, other) != []
+
+
 def test_a_check_more_is_a_difference() -> None:
     assert differences(essence(observed(full())), essence(observed(full(checks=[])))) != []
 
