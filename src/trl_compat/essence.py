@@ -75,6 +75,6 @@ def _differences_of_failures(one: dict[str, Any], other: dict[str, Any]) -> list
     both = a.keys() & b.keys()
     lines = [line for rank in sorted(both) for line in differences(a[rank], b[rank], f"/{rank}")]
     if not {one[FIRST], other[FIRST]} <= both:
-        errors = [{"error": a[one[FIRST]]["error"]}, {"error": b[other[FIRST]]["error"]}]
-        lines += differences(*errors, f"/{FIRST}")
+        mine, theirs = a[one[FIRST]]["error"], b[other[FIRST]]["error"]
+        lines += differences({"error": mine}, {"error": theirs}, f"/{FIRST}")
     return lines
