@@ -62,7 +62,8 @@ def build_trainer(rank: Rank) -> Any:
             ref_model=reference,
             reward_model=reward,
             value_model=value,
-            train_dataset=data.token_dataset(tokenizer),
+            # PPO waits for ever for the first batch of a dataset that holds less than one.
+            train_dataset=data.token_dataset(tokenizer, rows=4 * rank.world_size),
             eval_dataset=data.token_dataset(tokenizer, rows=4),
             data_collator=DataCollatorWithPadding(tokenizer),
         )

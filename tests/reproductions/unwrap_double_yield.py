@@ -373,7 +373,7 @@ def build_ppo(rank: Rank) -> Any:
         rank,
         "PPO",
         FIRST_WITH_OPTION,
-        total_episodes=4,
+        total_episodes=2 * rank.world_size,
         num_ppo_epochs=1,
         num_mini_batches=1,
         response_length=4,
@@ -398,7 +398,8 @@ def build_ppo(rank: Rank) -> Any:
             ref_policy=causal(),
             reward_model=scoring(num_labels=1),
             value_model=scoring(num_labels=1),
-            train_dataset=data.token_dataset(tokenizer),
+            # PPO waits for ever for the first batch of a dataset that holds less than one.
+            train_dataset=data.token_dataset(tokenizer, rows=4 * rank.world_size),
             eval_dataset=data.token_dataset(tokenizer, rows=4),
             data_collator=DataCollatorWithPadding(tokenizer),
         )
