@@ -30,8 +30,8 @@ from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
 from trl_compat import documents
 from trl_compat.advisories import Advisory, Symptom
-from trl_compat.execution import processes
 from trl_compat.outcomes import Observation
+from trl_compat.runtime import confine
 
 SIGNATURE_TESTS = ("test_signatures", "test_masks")
 NEVER, ALWAYS = "never", "always"
@@ -76,17 +76,21 @@ def of_checks() -> Iterator[Fate]:
     for failure, sabotage in cells.by_stack():
         for site in cells.sites_of(failure, sabotage):
             aims[site].append((failure, sabotage))
-    with contextlib.closing(cells.Runners()) as runners:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        contextlib.closing(cells.Runners(Path(folder))) as runners,
+    ):
         for site, sabotages in aims.items():
             if reason := cells.WITHOUT_SABOTAGE.get(str(site)):
                 yield Fate(str(site), None, excuse=reason)
             else:
                 for asked, text in mutants(site):
-                    yield _of_check(runners, site, asked, text, sabotages)
+                    yield _of_check(runners, Path(folder), site, asked, text, sabotages)
 
 
 def _of_check(
     runners: cells.Runners,
+    folder: Path,
     site: Site,
     asked: str,
     text: str,
@@ -94,20 +98,19 @@ def _of_check(
 ) -> Fate:
     """The fate of a check that does not ask something any more."""
     name, remark = f"{site} [{_short(asked)}]", "no sabotage is aimed at it"
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        mutant = Path(folder) / site.path.name
-        mutant.write_text(text, encoding="utf-8")
-        place: dict[str, Any] = {"reproductions": mutant.parent}
-        if site.of_runtime:
-            place = {"replaced": {f"trl_compat.runtime.{site.path.stem}": str(mutant)}}
-        for failure, sabotage in sabotages:
-            seen = cells.run(runners[sabotage.stack], failure, sabotage, **place)
-            remark = f"then {cells.broken_at(failure, seen)}"
-            if not _let_through(seen, site, sabotage):
-                # Red for another reason, so that it proves nothing about the check.
-                remark = f"not reached: {remark}"
-            elif cells.broken_at(failure, seen) != cells.aimed_at(site, sabotage):
-                return Fate(name, f"test_sabotages[{sabotage.function}]", remark)
+    mutant = Path(tempfile.mkdtemp(dir=folder)) / site.path.name
+    mutant.write_text(text, encoding="utf-8")
+    place: dict[str, Any] = {"reproductions": mutant.parent}
+    if site.of_runtime:
+        place = {"replaced": {f"trl_compat.runtime.{site.path.stem}": str(mutant)}}
+    for failure, sabotage in sabotages:
+        seen = cells.run(runners[sabotage.stack], failure, sabotage, **place)
+        remark = f"then {cells.broken_at(failure, seen)}"
+        if not _let_through(seen, site, sabotage):
+            # Red for another reason, so that it proves nothing about the check.
+            remark = f"not reached: {remark}"
+        elif cells.broken_at(failure, seen) != cells.aimed_at(site, sabotage):
+            return Fate(name, f"test_sabotages[{sabotage.function}]", remark)
     return Fate(name, None, remark)
 
 
@@ -210,7 +213,7 @@ def main(wanted: list[str]) -> int:
     if unknown := [name for name in wanted if name not in KINDS]:
         print(f"unknown kind '{unknown[0]}'; there are: {', '.join(KINDS)}", file=sys.stderr)
         return 2
-    processes.adopt_orphans()
+    confine.adopt_orphans()
     fates = []
     for kind in wanted or KINDS:
         for fate in KINDS[kind]():

@@ -246,7 +246,10 @@ class Campaign:
                 self._failed = error
                 return None
             self._runner = StackRunner(
-                self._environment, gpus=gpu_share(self.order.cells), preload=self.order.preload
+                self._environment,
+                readable=(self.project.reproductions, self.project.models),
+                gpus=gpu_share(self.order.cells),
+                preload=self.order.preload,
             )
         return self._environment
 

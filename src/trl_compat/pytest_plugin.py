@@ -20,8 +20,8 @@ import pytest
 from trl_compat.campaign import Campaign, Order, agrees
 from trl_compat.cells import Cell
 from trl_compat.errors import BadInput
-from trl_compat.execution import processes
 from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.runtime import confine
 
 CAMPAIGN = pytest.StashKey[Campaign]()
 
@@ -40,9 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--campaign")
     order = Order.model_validate_json(Path(path).read_bytes())
     config.stash[CAMPAIGN] = Campaign(order)
-    processes.adopt_orphans()
+    confine.adopt_orphans()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        processes.die_with_parent()
+        confine.die_with_parent()
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:

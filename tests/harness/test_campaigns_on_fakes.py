@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from tests.harness.conftest import ROOT
-from trl_compat.execution import processes
 
 pytestmark = pytest.mark.matrix
 CLI = Path(sys.executable).with_name("trl-compat")
@@ -69,15 +68,6 @@ def run(root: Path, *more: str, **env: str) -> subprocess.CompletedProcess[str]:
 def cells(root: Path) -> dict[str, dict[str, Any]]:
     document = json.loads((root / "reports" / "results.json").read_text(encoding="utf-8"))
     return {cell["failure"]: cell for cell in document["cells"]}
-
-
-def marked() -> set[int]:
-    found = set()
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if processes.MARK in process.environ():
-                found.add(process.pid)
-    return found
 
 
 def wait_for(what: Callable[[], bool], limit: float) -> bool:
@@ -169,7 +159,7 @@ def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         start_new_session=True,
         preexec_fn=_hear_interrupts,
     )
-    there = wait_for(lambda: len(list(tmp_path.glob("trl-compat-*/*/there-*"))) == 6, 120)
+    there = wait_for(lambda: len(list(tmp_path.glob("trl-compat-*/work/*/there-*"))) == 6, 120)
     assert there, "the ranks never came up"
     yield running
     running.kill()
@@ -179,18 +169,19 @@ def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_whatever_ends_the_harness_nothing_of_a_cell_lives_on(
     hanging: subprocess.Popen[str], tmp_path: Path, how: signal.Signals
 ) -> None:
-    own = {p for p in marked() if _below(p, tmp_path)}
+    own = psutil.Process(hanging.pid).children(recursive=True)
     assert len(own) >= 8  # the parent with the imports, the launcher, two ranks, four others
+    assert any(process.cmdline() == ["sleep", "3600"] for process in own)
     hanging.send_signal(how)
     hanging.wait(60)
-    gone = wait_for(lambda: not own & marked(), 15)
-    assert gone, [psutil.Process(p).cmdline() for p in own & marked()]
+    gone = wait_for(lambda: not any(_living(process) for process in own), 15)
+    assert gone, [process.cmdline() for process in own if _living(process)]
     assert wait_for(lambda: not list(tmp_path.glob("trl-compat-*")), 15)
 
 
-def _below(pid: int, folder: Path) -> bool:
+def _living(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        return str(folder) in psutil.Process(pid).environ().get("HOME", "")
+        return process.status() != psutil.STATUS_ZOMBIE
     return False
 
 

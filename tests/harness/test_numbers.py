@@ -31,7 +31,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 def runner(request: pytest.FixtureRequest) -> Iterator[StackRunner]:
     stacks = matrix.load(ROOT / "matrix.yaml").stacks
     environment = build.ensure(request.param, stacks[request.param])
-    with StackRunner(environment) as running:
+    with StackRunner(environment, readable=[PROBES, ROOT / "tiny_models"]) as running:
         yield running
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
-from trl_compat.execution import processes
 from trl_compat.outcomes import Outcome
+from trl_compat.runtime import confine
 
 EVERY = list(cells.by_stack())
 # Different sabotages often use the same cell; without one it is run once.
@@ -23,7 +23,7 @@ def name_of(value: object) -> str:
 
 @pytest.fixture(scope="module")
 def runners() -> Iterator[cells.Runners]:
-    processes.adopt_orphans()
+    confine.adopt_orphans()
     running = cells.Runners()
     yield running
     running.close()

@@ -19,19 +19,12 @@ class Environment:
     Attributes:
         python: its interpreter.
         lock: what is in it.
-        extensions: a folder for compiled extensions that is this environment's alone.
         bytecode: a folder for its compiled Python modules.
     """
 
     python: Path
     lock: locks.Lock
-    extensions: Path
     bytecode: Path
-
-    @property
-    def writable(self) -> tuple[Path, ...]:
-        """The folders of the environment that cells may write to; its packages are not."""
-        return (self.extensions, self.bytecode)
 
 
 def ensure(name: str, stack: Stack) -> Environment:
@@ -51,7 +44,7 @@ def ensure(name: str, stack: Stack) -> Environment:
             shutil.rmtree(folder, ignore_errors=True)
             make(folder, lock, stack, interpreter)
             cache.write(complete, lock.text)
-    return Environment(python, lock, folder / "extensions", folder / "bytecode")
+    return Environment(python, lock, folder / "bytecode")
 
 
 def make(

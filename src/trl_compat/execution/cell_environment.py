@@ -28,8 +28,7 @@ def build(
             every GPU.
         mark: marks all processes of this run, so that left-overs can be told.
     """
-    temporary = home / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
+    temporary = home / "tmp"  # made anew for each cell, with its home
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     env |= {
         "PATH": os.pathsep.join(
@@ -47,8 +46,8 @@ def build(
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "WANDB_MODE": "disabled",
         "TOKENIZERS_PARALLELISM": "false",
-        "TORCH_EXTENSIONS_DIR": str(environment.extensions),
-        # Beside the packages, which stay as they were installed.
+        "TORCH_EXTENSIONS_DIR": str(home / "extensions"),
+        # Beside the packages, which stay as they were installed; written before the first cell.
         "PYTHONPYCACHEPREFIX": str(environment.bytecode),
         "TRITON_CACHE_DIR": str(home / "triton"),
         "MASTER_ADDR": "127.0.0.1",
@@ -61,6 +60,6 @@ def build(
     env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if not gpus:
         env["DS_ACCELERATOR"] = "cpu"
-    if isolation.NETWORK not in isolation.available():
+    if not isolation.containment().network:
         env[offline.VARIABLE] = "1"
     return env

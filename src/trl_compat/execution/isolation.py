@@ -1,123 +1,226 @@
-"""What keeps a cell to itself: no network but its own loopback, no writes but in its own folders.
+"""What a stack's processes can reach, and how far this machine's kernel sees to that.
 
-Old releases with known holes run in cells, and what they would download would make a verdict
-depend on the day.  Linux gives both guarantees without root where it allows user namespaces
-(network) and has Landlock (files, from 5.13).  What the machine does not give is done without, and
-said: :func:`available` is part of every report, and ranks then refuse in Python what Python can
-refuse (see ``trl_compat.runtime.offline``).
-
-Called between fork and exec of a cell's first process; everything below inherits it.
+Old releases with known holes run in cells, and so does code that a pull request names.  Linux keeps
+them to themselves without root where it allows user namespaces and has Landlock (from 5.13); what a
+machine does not give is done without, and said: :func:`available` is part of every report, and
+:func:`missing` says in sentences what is not contained.  The work is done by the keeper
+(:mod:`.keeper`), the process between the harness and a stack.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import fcntl
+import dataclasses
+import enum
 import functools
+import json
 import os
-import socket
-import struct
+import subprocess
 import sys
+import tempfile
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-NETWORK, FILES = "network", "files"
+from trl_compat.execution.keeper import NO_ROOM as NO_ROOM
+from trl_compat.execution.keeper import Order
+from trl_compat.runtime import confine
 
-CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWNET = 0x04000000, 0x10000000, 0x40000000
-PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
-SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-# write and remove files, make files, folders, devices, sockets, fifos and links; by Landlock's ABI
-WRITES = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14}
-ALWAYS_WRITABLE = ("/dev", "/proc")
+KEEPER = Path(__file__).with_name("keeper.py")
+# Programs and libraries of the machine, and how they find each other; nothing of a user is there.
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
+    *("/etc/localtime", "/etc/OpenCL", "/etc/vulkan", "/etc/glvnd"),
+)
+# What the variables that a cell may have from the user name: folders of drivers and libraries.
+LIBRARIES = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 
 
-def enter(writable: Sequence[Path], parts: Collection[str] = (NETWORK, FILES)) -> set[str]:
-    """Isolates this process and all that it will start; gives what was achieved.
+class Part(enum.StrEnum):
+    """One thing that is contained, with a sentence for where it is not."""
 
-    A part that fails half-way leaves a process that is no use (a network without loopback, say), so
-    whoever goes on after it asks for what :func:`available` has shown to work as a whole.
+    otherwise: str
 
-    Args:
-        parts: what to do.
-        writable: the folders below which it may still write; devices (``/dev/shm`` among them) and
-            ``/proc`` stay as they are.
+    def __new__(cls, value: str, otherwise: str) -> Part:  # noqa: D102
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.otherwise = otherwise
+        return member
+
+    NETWORK = "network", "cells can reach the network; only Python code is refused it"
+    PROCESSES = (
+        "processes",
+        "cells see the machine's other processes, and one that hides well may outlive its cell",
+    )
+    READING = "reading", "cells can read whatever the user can read"
+    WRITING = "writing", "cells can write, remove and change whatever the user can"
+    MODES = "modes", "cells can change modes, owners and times of the user's files"
+    SOCKETS = "sockets", "cells can connect to unix sockets of the machine, such as Docker's"
+    CELLS = "cells", "a cell can write to what later cells of the same stack read"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The files that a stack's processes may reach, beside the machine's programs and libraries.
+
+    Attributes:
+        readable: files and folders, the stack's interpreter with its library among them.
+        writable: folders.
+        gpus: whether the GPUs are among it.
     """
-    if sys.platform != "linux":
-        return set()
-    done = set()
-    if NETWORK in parts:
-        with contextlib.suppress(OSError):
-            _own_network()
-            done.add(NETWORK)
-    if FILES in parts:
-        with contextlib.suppress(OSError):
-            _write_only_below([*writable, *map(Path, ALWAYS_WRITABLE)])
-            done.add(FILES)
-    return done
+
+    readable: tuple[Path, ...]
+    writable: tuple[Path, ...]
+    gpus: bool = False
+
+
+@dataclass(frozen=True)
+class Containment:
+    """How the keeper works on this machine.
+
+    Attributes:
+        network, room, landlock: see :class:`trl_compat.execution.keeper.Order`.
+    """
+
+    network: bool = False
+    room: bool = False
+    landlock: bool = False
+
+    @property
+    def parts(self) -> frozenset[Part]:
+        """What is contained."""
+        parts = {Part.NETWORK} if self.network else set()
+        if self.room:
+            parts |= {Part.PROCESSES, Part.READING, Part.WRITING, Part.MODES, Part.SOCKETS}
+        if self.landlock:
+            parts |= {Part.READING, Part.WRITING, Part.CELLS}
+        return frozenset(parts)
+
+
+def available() -> frozenset[str]:
+    """What is contained on this machine, by name."""
+    return frozenset(map(str, containment().parts))
+
+
+def missing(parts: Collection[str]) -> list[str]:
+    """A sentence for each thing that is not contained."""
+    return [part.otherwise for part in Part if part not in parts]
 
 
 @functools.cache
-def available() -> frozenset[str]:
-    """What :func:`enter` achieves on this machine, found by trying it in a child."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, " ".join(sorted(enter([]))).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answer:
-        said = answer.read().decode()
-    os.waitpid(child, 0)
-    return frozenset(said.split())
+def containment() -> Containment:
+    """The most that works as a whole on this machine, found by trying."""
+    if sys.platform != "linux":
+        return Containment()
+    landlock = confine.landlock_version() > 0
+    best = [Containment(network, room, landlock) for network, room in SPACES]
+    return next((one for one in best if _works(one)), Containment())
 
 
-def _own_network() -> None:
-    """A network namespace that has only loopback, and the host name ``localhost``.
+# Network and room, from best to least.
+SPACES = ((True, True), (True, False), (False, False))
+# A process that can do what ranks do, and nothing that it should not.
+TRIAL = """
+import os, socket, sys
+room, guarded, outside = sys.argv[1] == "True", sys.argv[2] == "True", sys.argv[3]
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname(), 5).close()
+open("inside", "w").close()
+open("/dev/null", "w").close()
+open("/proc/self/stat").close()
+if room and os.getpid() != 2:
+    sys.exit("not in a room of its own")
+try:
+    os.listdir(outside)
+except OSError:
+    pass
+else:
+    if room or guarded:
+        sys.exit("it can read what it should not")
+"""
 
-    Ranks find each other by host name; that of the machine would mean an address out of reach.
+
+def _works(wanted: Containment) -> bool:
+    with tempfile.TemporaryDirectory(prefix="trl-compat-trial-") as folder:
+        inside, outside = Path(folder) / "inside", Path(folder) / "outside"
+        for path in (inside, outside):
+            path.mkdir()
+        python = Path(sys.executable)
+        script = [str(python), "-I", "-S", "-c", TRIAL]
+        command = [*script, str(wanted.room), str(wanted.landlock), str(outside)]
+        reach = Reach(readable=interpreter_files(python), writable=(inside,))
+        try:
+            done = subprocess.run(
+                keep(command, cwd=inside, reach=reach, how=wanted),
+                env={"HOME": str(inside)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=20,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+
+def keep(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    reach: Reach,
+    how: Containment | None = None,
+    report: int | None = None,
+) -> list[str]:
+    """The command that starts another one kept to itself.
+
+    Args:
+        command: with the full path of its program.
+        cwd: where it starts, one of the folders that it may write to or below one.
+        how: as :func:`containment` says by default.
+        report: file descriptor for what was left of it (see :class:`.keeper.Order`).
     """
-    uid, gid = os.getuid(), os.getgid()
-    try:
-        _call("unshare", CLONE_NEWNET | CLONE_NEWUTS)
-    except OSError:
-        _call("unshare", CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWUTS)
-        _call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)
-        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
-    socket.sethostname("localhost")
-    with socket.socket() as any_socket:
-        request = struct.pack("16sh", b"lo", IFF_UP | IFF_RUNNING)
-        fcntl.ioctl(any_socket, SIOCSIFFLAGS, request.ljust(40, b"\0"))
+    how = containment() if how is None else how
+    if sys.platform != "linux":
+        return list(command)
+    order = Order(
+        command=list(command),
+        cwd=str(cwd),
+        parent=os.getpid(),
+        network=how.network,
+        room=how.room,
+        landlock=how.landlock,
+        readable=[str(path) for path in (*map(Path, SYSTEM), *_libraries(), *reach.readable)],
+        writable=[str(path) for path in reach.writable],
+        gpus=reach.gpus,
+        report=report,
+    )
+    return [sys.executable, "-I", "-S", str(KEEPER), json.dumps(dataclasses.asdict(order))]
 
 
-def _write_only_below(folders: Sequence[Path]) -> None:
-    abi = _syscall(CREATE_RULESET, None, 0, 1)
-    access = sum(bits for since, bits in WRITES.items() if abi >= since)
-    attributes = struct.pack("=Q", access)
-    ruleset = _syscall(CREATE_RULESET, attributes, len(attributes), 0)
-    try:
-        for folder in folders:
-            place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-            try:
-                _syscall(ADD_RULE, ruleset, 1, struct.pack("=Qi", access, place), 0)
-            finally:
-                os.close(place)
-        _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        _syscall(RESTRICT_SELF, ruleset, 0)
-    finally:
-        os.close(ruleset)
+def interpreter_files(python: Path) -> tuple[Path, ...]:
+    """What an interpreter needs to run: its environment's folder and the installation behind it.
+
+    Both by every name on the way, as a virtual environment points to another by links.
+    """
+    named = [python]
+    while named[-1].is_symlink() and len(named) < 40:
+        named.append(named[-1].parent / os.readlink(named[-1]))
+    named.append(Path(os.path.realpath(python)))
+    prefixes = dict.fromkeys(path.parents[1] for path in named if len(path.parts) > 2)
+    return tuple(path for prefix in prefixes for path in _of_prefix(prefix))
 
 
-def _syscall(number: int, *arguments: object) -> int:
-    return _call("syscall", number, *arguments)
+def _of_prefix(prefix: Path) -> list[Path]:
+    """The folder of an installation; of one that holds the user's home as well, its own parts."""
+    home = Path.home()
+    if prefix != home and prefix not in home.parents:
+        return [prefix]
+    return [prefix / name for name in ("bin", "lib", "lib64", "pyvenv.cfg")]
 
 
-def _call(function: str, *arguments: object) -> int:
-    result: int = getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments)
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
+def _libraries() -> list[Path]:
+    """Folders of libraries that the variables name, unless they hold the user's home as well."""
+    home = Path.home()
+    named = [part for name in LIBRARIES for part in os.environ.get(name, "").split(os.pathsep)]
+    paths = [Path(part) for part in named if part.startswith("/")]
+    return [path for path in paths if path != home and path not in home.parents]

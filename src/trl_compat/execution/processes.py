@@ -8,7 +8,7 @@ process of a run carries its mark in its environment, by which what got away is 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +25,10 @@ from trl_compat.execution import isolation
 STACK_DUMP = signal.SIGUSR1
 # The variable that marks every process of a run.
 MARK = "TRL_COMPAT_RUN"
+# The process ids in a room of the keeper and of the stack's first process.
+KEEPER, FIRST = 1, 2
+# How often what is left of a cell is killed before its stack is: a process may fork meanwhile.
+ROUNDS = 20
 
 
 def run(
@@ -54,33 +58,110 @@ def spawn(
     cwd: Path,
     stderr: Path,
     pipes: bool,
-    writable: Sequence[Path],
-) -> subprocess.Popen[str]:
-    """Starts a process of a cell: isolated, in a session of its own, dying with this one (Linux).
+    reach: isolation.Reach,
+) -> Contained:
+    """Starts a stack's process kept to itself, in a session of its own, ending with this one.
 
     Args:
-        writable: the only folders below which it may write, where the machine can see to that.
+        pipes: whether its input and output are pipes; else its output goes where errors go.
+        reach: the files that it may reach.
+    """
+    reader, writer = os.pipe()
+    kept = isolation.keep(command, cwd=cwd, reach=reach, report=writer)
+    try:
+        with stderr.open("ab") as log:
+            process = subprocess.Popen(
+                kept,
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else log,
+                stderr=log,
+                text=True,
+                bufsize=1,
+                start_new_session=True,
+                pass_fds=(writer,),
+            )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return Contained(process, reader, room=isolation.containment().room)
+
+
+class Contained:
+    """A process of a stack with all that it starts.
+
+    In a room of its own it has other process ids than out here; those inside are what the processes
+    know and say of themselves.
+
+    Attributes:
+        process: the outermost: the keeper, or the command itself where there is no room.
+        room: whether there is a room, which nothing can leave.
     """
 
-    parts = isolation.available()
+    def __init__(self, process: subprocess.Popen[str], report: int, *, room: bool) -> None:
+        self.process, self.room = process, room
+        self._report = report
 
-    def before_it_runs() -> None:
-        isolation.enter(writable, parts)
-        die_with_parent()  # last: the kernel forgets it when credentials change
+    def pid(self, inside: int) -> int | None:
+        """The process id out here of a process that calls itself ``inside``; None if it is gone.
 
-    with stderr.open("ab") as log:
-        return subprocess.Popen(
-            list(command),
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if pipes else log,
-            stderr=log,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-            preexec_fn=before_it_runs,
-        )
+        Only processes of this stack are found, whatever they say.
+        """
+        return self._pids().get(inside) if self.room else inside
+
+    def _pids(self) -> dict[int, int]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            below = psutil.Process(self.process.pid).children(recursive=True)
+            return {inside: p.pid for p in below if (inside := _pid_inside(p.pid)) is not None}
+        return {}
+
+    def end_others(self) -> int:
+        """Kills all but the first process; gives the number of processes killed.
+
+        Where they fork faster than they are killed, the first ends with them.
+        """
+        pids = self._pids() if self.room else {}
+        spared = {self.process.pid, *(pids[n] for n in (KEEPER, FIRST) if n in pids)}
+        killed: set[int] = set()
+        for _ in range(ROUNDS):
+            others = [p for p in descendants(self.process.pid) if p.pid not in spared]
+            if not others:
+                return len(killed)
+            killed |= _kill(others)
+        self.end()
+        return len(killed)
+
+    def end(self) -> int:
+        """Kills all of it; how many processes were left if it had ended by itself."""
+        end_tree(self.process.pid)
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return self._left()
+
+    def _left(self) -> int:
+        if self._report < 0:
+            return 0
+        with os.fdopen(self._report, "rb") as file:
+            self._report = -1
+            said = file.read(100)
+        return int(json.loads(said)["left"]) if said else 0
+
+
+def _pid_inside(pid: int) -> int | None:
+    """What a process in a room calls itself; None if it is gone, or in no room."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+        for line in text.splitlines():
+            if line.startswith("NSpid:"):
+                pids = line.split()[1:]
+                return int(pids[1]) if len(pids) > 1 else None
+    return None
 
 
 def guard(mark: str, scratch: Path) -> subprocess.Popen[bytes]:
@@ -93,18 +174,6 @@ def guard(mark: str, scratch: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of orphaned descendants (Linux), so that none is lost."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent dies, in whatever way (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -131,23 +200,26 @@ def end_tree(pid: int, *, itself: bool = True) -> int:
                 tree += [top] if _living(top) else []
         if not tree:
             return len(killed)
-        for process in tree:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-                killed.add(process.pid)
-        _wait_until_gone(tree)
+        killed |= _kill(tree)
 
 
 def end_marked(mark: str, *, spare: Collection[int] = ()) -> int:
     """Kills every process that carries a run's mark, wherever it is; gives their number."""
     killed: set[int] = set()
     while found := [p for p in marked(mark) if p.pid not in spare]:
-        for process in found:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-                killed.add(process.pid)
-        _wait_until_gone(found)
+        killed |= _kill(found)
     return len(killed)
+
+
+def _kill(processes: Sequence[psutil.Process]) -> set[int]:
+    """Kills processes and waits until they are gone; gives their ids."""
+    killed = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+            killed.add(process.pid)
+    _wait_until_gone(processes)
+    return killed
 
 
 def marked(mark: str) -> list[psutil.Process]:

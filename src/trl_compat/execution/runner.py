@@ -17,14 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from trl_compat import hangs
+from trl_compat.environments import cache
 from trl_compat.environments.build import Environment
-from trl_compat.execution import bundle, cell_environment, evidence, processes
+from trl_compat.execution import bundle, cell_environment, evidence, isolation, processes
 from trl_compat.execution.watch import Limits, Watch
 from trl_compat.outcomes import Launch, Observation, Outcome, Stop
 from trl_compat.runtime.launch import torchrun_command
@@ -56,26 +57,41 @@ class StackRunner:
 
     Args:
         environment: the stack's environment.
+        readable: what cells read beside it: reproductions and models.
         gpus: the GPUs that its ranks share out, one each; none means CPU ranks.
         preload: whether ranks are forked from a parent that has done the imports.
+
+    Attributes:
+        home: that of the cell that runs, or ran last.
     """
 
     def __init__(
-        self, environment: Environment, *, gpus: tuple[str, ...] = (), preload: bool = True
+        self,
+        environment: Environment,
+        *,
+        readable: Sequence[Path],
+        gpus: tuple[str, ...] = (),
+        preload: bool = True,
     ) -> None:
         self.environment = environment
         self._scratch = Path(tempfile.mkdtemp(prefix="trl-compat-"))
         self.mark = f"{os.getpid()}-{self._scratch.name}"
         self._guardian = processes.guard(self.mark, self._scratch)
         self._bundle = bundle.make(self._scratch / "bundle")
-        for folder in environment.writable:
-            folder.mkdir(exist_ok=True)
-        self._env = cell_environment.build(
-            environment, self._scratch / "home", gpus=gpus, mark=self.mark
+        # All that a stack's processes may write to; a cell, to its own folder and home in there.
+        self._work = self._scratch / "work"
+        self.home = self._work / "home"
+        self._make_home()
+        self._readable = (
+            self._bundle,
+            *isolation.interpreter_files(environment.python),
+            *readable,
         )
+        self._gpus = gpus
+        self._env = cell_environment.build(environment, self.home, gpus=gpus, mark=self.mark)
         self._not_preloaded = "" if sys.platform == "linux" else "ranks are forked on Linux only"
         self._preload = preload and not self._not_preloaded
-        self._parent: subprocess.Popen[str] | None = None
+        self._parent: processes.Contained | None = None
         self._unread = b""
 
     def __enter__(self) -> StackRunner:
@@ -100,7 +116,13 @@ class StackRunner:
 
     def folder(self, name: str) -> Path:
         """A fresh scratch folder for one run."""
-        return Path(tempfile.mkdtemp(prefix=f"{name[:60]}-", dir=self._scratch))
+        return Path(tempfile.mkdtemp(prefix=f"{name[:60]}-", dir=self._work))
+
+    def _make_home(self) -> None:
+        """A new home, at the same place, for each cell; what the last one left is put aside."""
+        if self.home.exists():
+            self.home.rename(tempfile.mkdtemp(prefix="home-of-an-earlier-cell-", dir=self._work))
+        (self.home / "tmp").mkdir(parents=True)
 
     def run(
         self, spec: CellSpec, *, limits: Limits, launch: Launch = Launch.PRELOADED
@@ -117,8 +139,10 @@ class StackRunner:
         spec.write(spec_file)
         started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         not_preloaded = ""
+        self._compile()
         if launch is Launch.PRELOADED and not (self._preload and self._ensure_parent()):
             launch, not_preloaded = Launch.TORCHRUN, self._not_preloaded
+        self._make_home()
         kills = _out_of_memory_kills()
         begun = time.monotonic()
         try:
@@ -130,9 +154,7 @@ class StackRunner:
         except BaseException:
             self._end_parent()  # what it will say next belongs to this run
             raise
-        # What got away from the tree (a daemon, say) still carries the mark of the run.
-        parent = {self._parent.pid} if self._parent else set()
-        strays = processes.end_marked(self.mark, spare=parent)
+        strays = self._end_strays()
         records, problems = evidence.records(folder, spec.world_size)
         output = evidence.output(folder, spec.world_size)
         if watch.log_bytes_dropped:
@@ -155,29 +177,41 @@ class StackRunner:
             output=output,
         )
 
+    def _end_strays(self) -> int:
+        """Kills what got away from the tree of a cell, as far as it carries the mark of the run.
+
+        Nothing gets out of a room.
+        """
+        if isolation.containment().room:
+            return 0
+        parent = {self._parent.process.pid} if self._parent else set()
+        return processes.end_marked(self.mark, spare=parent)
+
     def _run_preloaded(self, spec: CellSpec, spec_file: Path, limits: Limits) -> tuple[_End, Watch]:
         parent = self._parent
         assert parent is not None
-        assert parent.stdin is not None
+        assert parent.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the parent died meanwhile: seen below
-            parent.stdin.write(json.dumps({"spec": str(spec_file)}) + "\n")
-            parent.stdin.flush()
+            order = {"spec": str(spec_file), "room": parent.room}
+            parent.process.stdin.write(json.dumps(order) + "\n")
+            parent.process.stdin.flush()
         answer = self._answer(GRACE)
-        launcher = int(answer["pid"]) if answer else parent.pid
-        watch = Watch(launcher, Path(spec.folder), spec.world_size, limits)
+        inside = parent.pid(int(answer["pid"])) if answer else None
+        launcher = inside or parent.process.pid
+        watch = Watch(launcher, Path(spec.folder), spec.world_size, limits, parent.pid)
 
         def status() -> int | None:
             answer = self._answer(LOOK_EVERY)
             if answer is not None and "status" in answer:  # else the late word that it has begun
                 return int(answer["status"])
-            return -9 if parent.poll() is not None else None
+            return -9 if parent.process.poll() is not None else None
 
         end = _until_over(watch, launcher, status)
         if end.stopped is not None and self._answer(GRACE) is None:
             self._end_parent()
             return end, watch
         # What the cell left behind was adopted by the parent when its launcher ended.
-        left = processes.end_tree(parent.pid, itself=False)
+        left = parent.end_others()
         return dataclasses.replace(end, leftovers=end.leftovers + left), watch
 
     def _run_torchrun(self, spec: CellSpec, spec_file: Path, limits: Limits) -> tuple[_End, Watch]:
@@ -185,53 +219,71 @@ class StackRunner:
         command = torchrun_command(
             str(self.environment.python), self._bundle, spec_file, spec.world_size
         )
-        process = processes.spawn(
+        reach = isolation.Reach(
+            (*self._readable, self.environment.bytecode), (folder, self.home), bool(self._gpus)
+        )
+        started = processes.spawn(
             command,
             env=self._env,
             cwd=folder,
             stderr=folder / "launcher.log",
             pipes=False,
-            writable=self._writable,
+            reach=reach,
         )
-        watch = Watch(process.pid, folder, spec.world_size, limits)
+        watch = Watch(started.process.pid, folder, spec.world_size, limits, started.pid)
 
         def status() -> int | None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(LOOK_EVERY)
+                return started.process.wait(LOOK_EVERY)
             return None
 
         try:
-            end = _until_over(watch, process.pid, status)
+            end = _until_over(watch, started.process.pid, status)
         finally:
-            left = processes.end_tree(process.pid)
-            process.wait()
+            left = started.end()
         return dataclasses.replace(end, leftovers=end.leftovers + left), watch
-
-    @property
-    def _writable(self) -> list[Path]:
-        return [self._scratch, *self.environment.writable]
 
     def _ensure_parent(self) -> bool:
         """Starts the parent with the imports done; False if this stack cannot be preloaded."""
-        if self._parent is not None and self._parent.poll() is None:
+        if self._parent is not None and self._parent.process.poll() is None:
             return True
-        self._end_parent()
-        self._unread = b""
-        self._parent = processes.spawn(
-            [str(self.environment.python), str(self._bundle / "preload_main.py")],
-            env=self._env,
-            cwd=self._scratch,
-            stderr=self._scratch / "preload.log",
-            pipes=True,
-            writable=self._writable,
-        )
-        ready = self._answer(IMPORT_LIMIT)
+        ready = self._start_parent()
         if ready is not None and not ready["unsafe"]:
             return True
         self._not_preloaded = ready["unsafe"] if ready else self._last_words()
         self._end_parent()
         self._preload = False
         return False
+
+    def _compile(self) -> None:
+        """Has the stack's bytecode written by its imports, once and before any cell; none may."""
+        folder = self.environment.bytecode
+        done = folder.with_name("bytecode.complete")
+        with cache.guard(folder):
+            if not done.is_file():
+                shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed, perhaps
+                folder.mkdir()
+                self._start_parent(writable=(folder,))
+                self._end_parent()
+                done.touch()
+
+    def _start_parent(self, writable: tuple[Path, ...] = ()) -> dict[str, Any] | None:
+        """Starts a parent; what it says when its imports are done, None if they come to no end."""
+        self._end_parent()
+        self._unread = b""
+        self._parent = processes.spawn(
+            [str(self.environment.python), str(self._bundle / "preload_main.py")],
+            env=self._env,
+            cwd=self._work,
+            stderr=self._scratch / "preload.log",
+            pipes=True,
+            reach=isolation.Reach(
+                (*self._readable, self.environment.bytecode),
+                (self._work, *writable),
+                bool(self._gpus),
+            ),
+        )
+        return self._answer(IMPORT_LIMIT)
 
     def _last_words(self) -> str:
         """Why the parent has not said that it is ready."""
@@ -242,8 +294,8 @@ class StackRunner:
     def _answer(self, limit: float) -> dict[str, Any] | None:
         """The parent's next line; None when it does not come in time or the parent is gone."""
         assert self._parent is not None
-        assert self._parent.stdout is not None
-        source = self._parent.stdout.fileno()
+        assert self._parent.process.stdout is not None
+        source = self._parent.process.stdout.fileno()
         deadline = time.monotonic() + limit
         while b"\n" not in self._unread:
             readable, _, _ = select.select([source], [], [], max(0, deadline - time.monotonic()))
@@ -257,15 +309,8 @@ class StackRunner:
 
     def _end_parent(self) -> None:
         parent, self._parent = self._parent, None
-        if parent is None:
-            return
-        with contextlib.suppress(OSError):
-            if parent.stdin is not None:
-                parent.stdin.close()
-        processes.end_tree(parent.pid)
-        parent.wait()
-        if parent.stdout is not None:
-            parent.stdout.close()
+        if parent is not None:
+            parent.end()
 
 
 def _until_over(watch: Watch, launcher: int, status: Callable[[], int | None]) -> _End:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ IDLE_LIMIT = 3.0
 ANSWER_LIMIT = 3.0
 # Less than this share of one core is what a process uses that only waits.
 ASLEEP = 0.02
+GONE = 0  # no process has this id
 BUSY = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 THREAD = re.compile(r"^(?=(?:Current thread|Thread) 0x)", re.M)
 OURS, RANK_BEGINS = "runtime/collectives.py", "runtime/rank.py"
@@ -53,9 +55,19 @@ class Watch:
     Args:
         launcher: process below which the cell's ranks run.
         folder: the cell's scratch folder.
+        pid_of: the process id of a process of this cell that calls itself by another inside.
     """
 
-    def __init__(self, launcher: int, folder: Path, world_size: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        launcher: int,
+        folder: Path,
+        world_size: int,
+        limits: Limits,
+        pid_of: Callable[[int], int | None] = lambda pid: pid,
+    ) -> None:
+        self._pid_of = pid_of
+        self._known_pids: dict[int, int] = {}
         self._launcher, self._folder = launcher, folder
         self._world_size, self._limits = world_size, limits
         self._begun = self._sound = time.monotonic()
@@ -143,11 +155,12 @@ class Watch:
 
     def pids(self) -> dict[int, int]:
         """The processes of the ranks that have started."""
-        found = {}
         for rank in range(self._world_size):
-            with contextlib.suppress(OSError, ValueError):
-                found[rank] = int(self._path(rank, "pid").read_text(encoding="ascii"))
-        return found
+            if rank not in self._known_pids:
+                with contextlib.suppress(OSError, ValueError):
+                    said = int(self._path(rank, "pid").read_text(encoding="ascii"))
+                    self._known_pids[rank] = self._pid_of(said) or GONE
+        return dict(self._known_pids)
 
     def interrogate(self) -> tuple[dict[int, str], dict[int, dict[str, Any]]]:
         """Python stack and collectives of every rank that still lives, by rank.
@@ -156,7 +169,10 @@ class Watch:
         interpreter's lock, or torch cannot tell.
         """
         asked = {}
+        living = {process.pid for process in processes.descendants(self._launcher)}
         for rank, pid in self.pids().items():
+            if pid not in living:
+                continue  # no signal to a process that is not of this cell
             log = self._path(rank, "log")
             with contextlib.suppress(OSError):
                 asked[rank] = (log, log.stat().st_size)

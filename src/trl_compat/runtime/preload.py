@@ -2,8 +2,9 @@
 
 One line of JSON in, one line of JSON out:
 
-* ``{"spec": PATH}`` forks a launcher for the cell; the answer ``{"pid": N}`` comes at once and
-  ``{"ended": N, "status": S}`` when the launcher is gone (``S`` as ``os.waitstatus_to_exitcode``).
+* ``{"spec": PATH, "room": BOOL}`` forks a launcher for the cell; the answer ``{"pid": N}`` comes at
+  once and ``{"ended": N, "status": S}`` when the launcher is gone (``S`` as
+  ``os.waitstatus_to_exitcode``).
 * end of input ends the parent.
 
 The parent itself never creates a tensor on an accelerator, a process group or a thread, so every
@@ -14,19 +15,20 @@ do so is not forked: :func:`unsafe` says why, and the harness starts its ranks b
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
 from pathlib import Path
 
+from . import confine
+from .confine import adopt_orphans, die_with_parent
 from .context import at_least
 from .launch import launch_forked
-from .rank import die_with_parent
 from .spec import CellSpec
 
 # What the scenarios import sooner or later, in the order in which users' scripts do.
@@ -35,6 +37,7 @@ STACK = ("torch", "transformers", "datasets", "accelerate", "deepspeed", "peft",
 # every rank.  A release that lacks one of them goes without.
 LAZY = (
     "torch.distributed.launcher.api",
+    "torch.distributed.run",
     "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
     "torch.distributed.fsdp",
     "transformers.models.mistral.modeling_mistral",
@@ -80,13 +83,26 @@ def unsafe() -> str:
     return ""
 
 
-def adopt_orphans() -> None:
-    """Makes this process the parent of its orphaned descendants (Linux), so none is lost sight of.
+def keep_to_itself(folder: Path, room: bool) -> None:
+    """Restricts a launcher to its cell's folder and home: what later cells read stays as it is.
 
-    The elastic agent starts ranks in sessions of their own: a process group does not hold them.
+    Args:
+        room: whether the processes of this stack have a room, and shared memory, of their own.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
+    home = Path(os.environ["HOME"])
+    if room:
+        empty(Path("/dev/shm"))
+    if confine.landlock_version():
+        # Devices and the like are restricted already, by whoever started this parent.
+        devices = [Path("/dev"), Path("/proc")]
+        confine.restrict(writable=[folder, home, Path("/dev/shm")], devices=devices)
+
+
+def empty(folder: Path) -> None:
+    """Removes what an earlier cell left in a folder."""
+    for left in folder.iterdir():
+        with contextlib.suppress(OSError):
+            left.unlink() if left.is_symlink() or not left.is_dir() else shutil.rmtree(left)
 
 
 def reap_adopted() -> None:
@@ -96,7 +112,7 @@ def reap_adopted() -> None:
             pass
 
 
-def run_cell(spec_file: str) -> None:
+def run_cell(spec_file: str, room: bool) -> None:
     """The forked launcher: runs the cell and leaves without running the parent's exit handlers."""
     status = 1
     try:
@@ -109,6 +125,7 @@ def run_cell(spec_file: str) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        keep_to_itself(Path(spec.folder), room)
         launch_forked(spec)
         status = 0
     except BaseException:
@@ -138,7 +155,8 @@ def serve() -> None:
         pid = os.fork()
         if pid == 0:
             answers.close()
-            run_cell(json.loads(line)["spec"])
+            order = json.loads(line)
+            run_cell(order["spec"], order["room"])
         answers.write(json.dumps({"pid": pid}) + "\n")
         _, status = os.waitpid(pid, 0)
         reap_adopted()

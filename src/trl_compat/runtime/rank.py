@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from . import collectives, offline, signature, stand_ins
+from .confine import die_with_parent
 from .context import ControlFailed, NotApplicable, PostConditionFailed, Rank
 from .spec import CellSpec
 
@@ -62,14 +63,6 @@ def capture_output(folder: Path, rank: int) -> None:
     os.close(log)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
-
-
-def die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent dies (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
 
 
 def be_killed_first() -> None:

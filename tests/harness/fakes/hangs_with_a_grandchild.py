@@ -1,4 +1,7 @@
-"""Forks a child that forks another, each in a session of its own, and waits with them for ever."""
+"""Waits for ever with a child and a grandchild, each in a session of its own.
+
+The grandchild also gives up its whole environment.
+"""
 
 import os
 import time
@@ -6,9 +9,13 @@ import time
 
 def scenario(rank):
     rank.check("started", True, "")
+    grandchild = False
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             os.setsid()
+            grandchild = True
     (rank.folder / f"there-{os.getpid()}").touch()
+    if grandchild:
+        os.execve("/bin/sleep", ["sleep", "3600"], {})
     time.sleep(3600)

@@ -136,15 +136,21 @@ def aimed_at(site: Site, sabotage: Sabotage) -> str:
 
 
 class Runners:
-    """A runner per stack, started when first asked for; there are few stacks."""
+    """A runner per stack, started when first asked for; there are few stacks.
 
-    def __init__(self) -> None:
+    Args:
+        mutants: folders that cells may read, beside the project's own.
+    """
+
+    def __init__(self, *mutants: Path) -> None:
+        self._readable = (ROOT / "tests", ROOT / "tiny_models", *mutants)
         self._stacks = matrix.load(ROOT / "matrix.yaml").stacks
         self._running: dict[str, StackRunner] = {}
 
     def __getitem__(self, stack: str) -> StackRunner:
         if stack not in self._running:
-            self._running[stack] = StackRunner(build.ensure(stack, self._stacks[stack]))
+            environment = build.ensure(stack, self._stacks[stack])
+            self._running[stack] = StackRunner(environment, readable=self._readable)
         return self._running[stack]
 
     def close(self) -> None:
