@@ -1,4 +1,4 @@
-"""Fails every other time in the same stack: the folders of earlier runs are still beside its own."""
+"""Fails every other time in the same stack: folders of earlier runs are still beside its own."""
 
 
 def scenario(rank):
