@@ -121,3 +121,24 @@ def test_a_folder_that_holds_the_home_of_the_user_is_not_shown(
     assert f'"{home}"' not in command[-1].partition('"readable"')[2]
     assert f'"{tmp_path}"' not in command[-1]
     assert f'"{home}/lib"' in command[-1]
+
+
+def contained(code: str, folder: Path, limit: float = 30) -> subprocess.CompletedProcess[str]:
+    return processes.run_contained(
+        [sys.executable, "-I", "-S", "-c", code],
+        env={"HOME": str(folder)},
+        cwd=folder,
+        reach=isolation.Reach(isolation.interpreter_files(Path(sys.executable)), (folder,)),
+        limit=limit,
+    )
+
+
+def test_what_somebody_elses_code_says_is_kept_to_its_end(tmp_path: Path) -> None:
+    done = contained("print('x' * 300_000); raise SystemExit('at the end')", tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.endswith("at the end\n")
+    assert len(done.stdout) <= processes.OUTPUT_LIMIT
+
+
+def test_somebody_elses_code_is_stopped_at_its_limit(tmp_path: Path) -> None:
+    assert contained("import time; time.sleep(100)", tmp_path, limit=1).returncode == -9

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ MARK = "TRL_COMPAT_RUN"
 KEEPER, FIRST = 1, 2
 # How often what is left of a cell is killed before its stack is: a process may fork meanwhile.
 ROUNDS = 20
+OUTPUT_LIMIT = 200_000
 
 
 def run(
@@ -88,6 +90,33 @@ def spawn(
     finally:
         os.close(writer)
     return Contained(process, reader, room=isolation.containment().room)
+
+
+def run_contained(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    reach: isolation.Reach,
+    limit: float,
+) -> subprocess.CompletedProcess[str]:
+    """Runs somebody else's code kept to itself, to its end or to its limit in seconds.
+
+    What it prints is in ``stdout``, errors included.  A run that is stopped ends with -9.
+    """
+    with tempfile.TemporaryDirectory(prefix="trl-compat-log-") as folder:
+        log = Path(folder) / "output"  # where that code cannot put something else in its place
+        started = spawn(command, env=env, cwd=cwd, stderr=log, pipes=False, reach=reach)
+        try:
+            status = started.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = -signal.SIGKILL
+        finally:
+            started.end()
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - OUTPUT_LIMIT))
+            said = file.read(OUTPUT_LIMIT).decode("utf-8", "replace")
+    return subprocess.CompletedProcess(list(command), status, said, "")
 
 
 class Contained:
