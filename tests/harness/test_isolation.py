@@ -134,7 +134,7 @@ def contained(code: str, folder: Path, limit: float = 30) -> subprocess.Complete
 
 
 def test_what_somebody_elses_code_says_is_kept_to_its_end(tmp_path: Path) -> None:
-    done = contained("print('x' * 300_000); raise SystemExit('at the end')", tmp_path)
+    done = contained("print('x' * 300_000, flush=True); raise SystemExit('at the end')", tmp_path)
     assert done.returncode == 1
     assert done.stdout.endswith("at the end\n")
     assert len(done.stdout) <= processes.OUTPUT_LIMIT
