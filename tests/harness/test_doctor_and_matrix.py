@@ -63,7 +63,7 @@ def said(source: sources.Source, named: Mapping[str, Any]) -> set[str]:
     conditions = Conditions()
     for name, value in named.items():
         conditions.say(name, (value,), "a test")
-    report = examine(source, conditions.values, records.shipped(), evidence.shipped())
+    report = examine(source, conditions.values)
     return {d.record.id for d in report.findings}
 
 

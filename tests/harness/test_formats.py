@@ -102,14 +102,17 @@ def test_ctrf_counts_what_it_lists() -> None:
 
 
 def test_sarif_has_one_rule_for_all_its_findings() -> None:
-    finding = Finding("r", "title", "message", "warning", "https://x.example", "uv.lock:12")
+    finding = Finding("r", "title", "message", "warning", "https://x.example", "uv.lock", 12)
     other = Finding("r", "title", "other", "warning", "https://x.example", "a b/uv.lock")
     (made,) = json.loads(sarif.render([finding, other]))["runs"]
     assert [rule["id"] for rule in made["tool"]["driver"]["rules"]] == ["r"]
     first, second = made["results"]
     place = first["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "uv.lock"}, "region": {"startLine": 12}}
-    assert second["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
+    assert second["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "a%20b/uv.lock"},
+        "region": {"startLine": 1},
+    }
     assert first["partialFingerprints"] != second["partialFingerprints"]
 
 

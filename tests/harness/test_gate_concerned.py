@@ -84,7 +84,10 @@ def test_a_stack_without_deepspeed_runs_nothing_that_needs_it(shipped: Catalogue
 
 def test_the_conditions_of_several_strategies_are_what_they_share() -> None:
     assert conditions_of(["zero2", "zero3"]) == {"strategy": ("deepspeed",), "zero_stage": (2, 3)}
-    assert conditions_of(["zero3", "fsdp2"]) == {"strategy": ("deepspeed", "fsdp")}
+    both = {"strategy": ("deepspeed", "fsdp"), "zero_stage": (3,)}
+    assert conditions_of(["zero3", "fsdp"]) == both
+    assert conditions_of(["zero3", "fsdp2"]) == {**both, "fsdp_version": (2,)}
+    assert conditions_of(["zero3,ddp"]) == {"strategy": ("deepspeed", "ddp"), "zero_stage": (3,)}
     assert conditions_of([]) == {}
     with pytest.raises(BadInput, match="unknown strategy 'zero4'"):
         conditions_of(["zero4"])

@@ -62,10 +62,17 @@ safetensors @ git+https://github.com/huggingface/safetensors.git@{COMMIT}#subdir
 
 
 def test_a_freeze_is_complete(tmp_path: Path) -> None:
-    pins = "trl==0.12.2\ntorch==2.4.1\ntransformers==4.46.3\nnumpy==2\nhuggingface_hub==0.26.5\n"
-    found = read(tmp_path, pins + "safetensors==0.4.5\n")
+    pins = "trl==0.12.2\ntorch==2.4.1\ntransformers==4.46.3\naccelerate==0.34.2\nnumpy==2\n"
+    by_hand = pins + "huggingface_hub==0.26.5\nsafetensors==0.4.5\ndatasets==3.1.0\n"
+    # Names what its author knows of; DeepSpeed may be installed by another line.
+    assert not read(tmp_path, by_hand).absent("deepspeed")
+    rest = ("tokenizers", "PyYAML", "packaging", "multiprocess", "xxhash", "filelock")
+    found = read(tmp_path, by_hand + "".join(f"{name}==1.0\n" for name in rest))
     assert found.complete
     assert found.absent("deepspeed")
+    # A package without a name may be any.
+    unnamed = read(tmp_path, by_hand + "".join(f"{n}==1\n" for n in rest) + "./wheels/mine\n")
+    assert not unnamed.absent("deepspeed")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,10 @@ def test_the_output_of_powershell_is_text_too(tmp_path: Path) -> None:
         ("trl==0.12.2; python_version < '3'\n", "no TRL in it"),
         ("trl==0.12.2\ntrl==0.13.0\n", "two versions of trl, 0.12.2 and 0.13.0"),
         ("trl==0.12.2\ntrl>=0.13\n", "pinned to 0.12.2 and wanted as >=0.13"),
-        ("trl=0.12.2\n", r"requirements.txt:1: 'trl=0.12.2' is not a requirement"),
+        (
+            "trl=0.12.2\n",
+            r"requirements.txt:1: this line is no requirement of trl; write requirements",
+        ),
         ("trl @ git+https://github.com/huggingface/trl@main\n", "'main', a branch or tag"),
         ("trl @ git+https://github.com/huggingface/trl\n", "default branch"),
         ("trl @ https://example.org/trl.zip\n", "whose name has no version"),
@@ -258,7 +268,7 @@ def test_a_poetry_lock_is_read_with_its_markers(tmp_path: Path) -> None:
     ("text", "name", "said"),
     [
         ("version = 1\n[[", "uv.lock", "not valid TOML"),
-        ("version = 2\n[[package]]\nname='trl'\n", "uv.lock", "version 1 is known"),
+        ("version = 2\n[[package]]\nname='trl'\n", "uv.lock", "uv.lock of version 1, the one that"),
         ('lock-version = "9.0"\ncreated-by="x"\npackages=[]\n', "pylock.toml", "not supported"),
         ('lock-version = "1.0"\npackages=[]\n', "pylock.toml", "created-by"),
         ("a = 1\n", "other.lock", "has not what a uv.lock, pylock.toml or poetry.lock has"),

@@ -38,7 +38,19 @@ def write(folder: Path, catalogue: Catalogue, document: Results) -> None:
 def advisories(catalogue: Catalogue) -> Json:
     """Every record that holds, for :mod:`trl_compat.doctor.records`."""
     holding = [a for _, a in sorted(catalogue.records.items()) if a.withdrawn is None]
-    return {"about": ABOUT, "records": [_record(a, catalogue.masks) for a in holding]}
+    return {
+        "about": ABOUT,
+        "uses": list(_uses(holding)),
+        "records": [_record(a, catalogue.masks) for a in holding],
+    }
+
+
+def _uses(advisories: Iterable[Advisory]) -> Iterator[Json]:
+    """What reproductions do, in conditions that a user can name: the rest was never looked at."""
+    reproductions = [a.reproduction for a in advisories if a.reproduction is not None]
+    found = [r.conditions_of(variant) for r in reproductions for variant in r.variants]
+    public = [{n: v for n, v in sorted(one.items()) if n not in INTERNAL} for one in found]
+    yield from sorted({json.dumps(one): one for one in public}.values(), key=json.dumps)
 
 
 def _record(advisory: Advisory, masks: tuple[Advisory, ...]) -> Json:

@@ -6,6 +6,7 @@ Modules of commands import what they need when they run, so that a quick command
 from __future__ import annotations
 
 import errno
+import io
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from trl_compat.cli.plan import plan
 from trl_compat.cli.report import report
 from trl_compat.cli.schema import schema
 from trl_compat.errors import EXIT_HARNESS, EXIT_OK, EXIT_USAGE, BadInput, HarnessError
+from trl_compat.escaping import terminal
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -58,19 +60,23 @@ for command in (
 
 def main() -> None:
     """Runs the command line; every expected error is one sentence and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files are bytes, and not all are text
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli(standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(EXIT_USAGE)
     except click.ClickException as error:
+        error.message = terminal.lines(error.message)
         error.show()
         sys.exit(EXIT_USAGE)
     except BadInput as error:
-        click.echo(f"trl-compat: {error}", err=True)
+        click.echo(terminal.lines(f"trl-compat: {error}"), err=True)
         sys.exit(EXIT_USAGE)
     except HarnessError as error:
-        click.echo(f"trl-compat: the harness failed: {error}", err=True)
+        click.echo(terminal.lines(f"trl-compat: the harness failed: {error}"), err=True)
         sys.exit(EXIT_HARNESS)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

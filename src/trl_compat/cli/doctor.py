@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, BadInput
+from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput
+from trl_compat.escaping import terminal
+
+if TYPE_CHECKING:
+    from trl_compat.doctor.conditions import Conditions
+    from trl_compat.doctor.vocabulary import Vocabulary
+    from trl_compat.sources import Source
 
 FILE = click.Path(path_type=Path)
 
@@ -19,14 +26,16 @@ FILE = click.Path(path_type=Path)
 @click.option("--config", type=FILE, help="What `accelerate config` wrote.")
 @click.option("--ds-config", type=FILE, help="A DeepSpeed configuration.")
 @click.option("--script", type=FILE, help="A training script; it is read, not run.")
-@click.option("--trainer", multiple=True, help="A trainer that you use, e.g. GRPO; repeatable.")
-@click.option("--strategy", type=click.Choice(["deepspeed", "fsdp", "ddp", "none"]))
+@click.option("--trainer", multiple=True, help="A trainer that you use, or several: GRPO,SFT.")
+@click.option("--strategy", multiple=True, help="How it is distributed, e.g. zero3, fsdp2, ddp.")
 @click.option("--zero-stage", type=click.IntRange(0, 3))
 @click.option("--fsdp-version", type=click.IntRange(1, 2))
 @click.option("--peft/--no-peft", default=None, help="Whether the model has adapters.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]))
 @click.option("--world-size", type=click.IntRange(min=1))
-@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="Any other option.")
+@click.option(
+    "--set", "options", multiple=True, metavar="NAME=VALUE", help="Any other option, by its name."
+)
 @click.option(
     "--advisories",
     "folder",
@@ -63,56 +72,104 @@ def doctor(
 
     FILE is requirements.txt, uv.lock, pylock.toml, poetry.lock, or - for the output of pip freeze;
     without one, and without --python, this environment is looked at.  What you name, or what your
-    configuration and script say, narrows the answer; the rest is listed as "applies if".
+    configuration and script say, narrows the answer; the rest is listed as "applies if".  A name or
+    a value that does not exist is refused: it would match nothing.
 
     Exit code 0: nothing applies; 1: something does or may, or it cannot be told; 2: wrong usage or
-    bad input.
+    bad input (the other files are answered all the same).
     """
-    from trl_compat import sources
-    from trl_compat.doctor import configs, evidence, records, scripts
-    from trl_compat.doctor.conditions import Conditions
-    from trl_compat.doctor.diagnosis import examine
+    from trl_compat.doctor import evidence, records, vocabulary
+    from trl_compat.doctor.diagnosis import Known, examine
     from trl_compat.doctor.render import render
 
     if files and python:
         raise BadInput("a file and --python: name one of the two")
-    conditions = Conditions()
-    for name, value in named.items():
-        _say(conditions, name, value)
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals or not name:
-            raise BadInput(f"--set {option}: write NAME=VALUE")
-        conditions.say(name.strip(), (value,), f"--set {option}")
-    if config:
-        configs.read_accelerate(config, conditions)
-    if ds_config:
-        configs.read_deepspeed(ds_config, conditions)
-    if script:
-        scripts.read(script, conditions)
-    have = [sources.read(file) for file in files] or [sources.installed(python)]
-    for source in have:
-        sources.refuse_doubtful(source)
-    own, broken = records.of_folder(folder) if folder else ({}, [])
+    own, more_uses, broken = records.of_folder(folder) if folder else ({}, (), [])
     known = {**records.shipped(), **own}
+    uses = (*records.shipped_uses(), *more_uses)
+    words = vocabulary.of(known, uses)
+    conditions = _named(words, named, options)
+    _read(conditions, config, ds_config, script)
+    have, refused = _sources(files, python)
     ignored, expired = _accepted(pyproject, known)
     notes = [*conditions.notes, *broken, *expired]
-    reports = [
-        examine(s, conditions.values, known, evidence.shipped(), notes, ignored) for s in have
-    ]
-    click.echo(render(reports, form), nl=False)
+    all_of_it = Known(known, evidence.shipped(), uses, words)
+    reports = [examine(s, conditions.values, all_of_it, notes, ignored) for s in have]
+    click.echo(render(reports, form, refused), nl=False)
+    for sentence in refused:
+        click.echo(f"trl-compat: {terminal.line(sentence)}", err=True)
+    if refused:
+        sys.exit(EXIT_USAGE)
     sys.exit(EXIT_OK if all(report.clear for report in reports) else EXIT_FINDINGS)
+
+
+def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str]) -> Conditions:
+    """The conditions that the command line names."""
+    from trl_compat.doctor.conditions import Conditions
+
+    conditions = Conditions(words)
+    for name, value in named.items():
+        values = value if isinstance(value, tuple) else (value,)
+        given = [v for v in values if isinstance(v, str | int | bool)]
+        if given:
+            conditions.say(name, given, f"--{name.replace('_', '-')}")
+    for option in options:
+        name, equals, text = option.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"--set {option[:100]}: write NAME=VALUE")
+        conditions.say(name.strip(), (text,), f"--set {option[:100]}")
+    return conditions
+
+
+def _read(
+    conditions: Conditions, config: Path | None, ds_config: Path | None, script: Path | None
+) -> None:
+    """What the files of a user say besides."""
+    if config:
+        from trl_compat.doctor import configs
+
+        configs.read_accelerate(config, conditions)
+    if ds_config:
+        from trl_compat.doctor import configs
+
+        configs.read_deepspeed(ds_config, conditions)
+    if script:
+        from trl_compat.doctor import scripts
+
+        scripts.read(script, conditions)
+
+
+def _sources(files: Sequence[str], python: Path | None) -> tuple[list[Source], list[str]]:
+    """What is to be looked at, and a sentence for each file that cannot be.
+
+    Raises:
+        BadInput: there is nothing else.
+    """
+    from trl_compat import sources
+
+    have, refused = [], []
+    for file in files or (None,):
+        try:
+            source = sources.installed(python) if file is None else sources.read(file)
+            sources.refuse_doubtful(source)
+            have.append(source)
+        except BadInput as error:
+            if len(files) < 2:
+                raise
+            refused.append(str(error))
+    return have, refused
 
 
 def _accepted(pyproject: Path, known: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
     """The failures that a project accepts, with the reason; a sentence for each that expired."""
     import datetime
 
-    try:
-        if "[tool.trl-compat]" not in pyproject.read_text(encoding="utf-8"):
-            return {}, []  # and the reader of the table is not imported
-    except (OSError, UnicodeDecodeError):
+    from trl_compat.sources import files
+
+    if not pyproject.exists():
         return {}, []
+    if "trl-compat" not in files.text_of(pyproject):
+        return {}, []  # and the reader of the table is not imported
     from trl_compat.gate import ignores
 
     today = datetime.datetime.now(datetime.UTC).date()
@@ -124,13 +181,3 @@ def _accepted(pyproject: Path, known: Mapping[str, object]) -> tuple[dict[str, s
         if i.expired(today)
     ]
     return {i.failure: f"until {i.expires}: {i.reason}" for i in holding}, expired
-
-
-def _say(conditions: object, name: str, value: object) -> None:
-    from trl_compat.doctor.conditions import Conditions
-
-    assert isinstance(conditions, Conditions)
-    values = value if isinstance(value, tuple) else (value,)
-    given = [v for v in values if isinstance(v, str | int | bool)]
-    if given:
-        conditions.say(name, given, f"--{name.replace('_', '-')}")

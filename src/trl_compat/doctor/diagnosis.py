@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from packaging.version import Version
 
 from trl_compat import releases
-from trl_compat.doctor import evidence
+from trl_compat.doctor import asked, assumptions, evidence, records, vocabulary, worlds
+from trl_compat.doctor.asked import Asked
 from trl_compat.doctor.conditions import Named, phrase
 from trl_compat.doctor.evidence import Nearest, Run
 from trl_compat.doctor.matching import Match, covers, inside, matches
-from trl_compat.doctor.records import Record
+from trl_compat.doctor.records import Record, Use
+from trl_compat.doctor.vocabulary import Vocabulary
+from trl_compat.doctor.worlds import Settled
 from trl_compat.sources.doubts import doubts
 from trl_compat.sources.source import Source
 
@@ -59,6 +62,7 @@ class Diagnosis:
         status: how it stands.
         severity: how it hurts, the worst that is possible here.
         when: the open conditions as clauses, any of which is enough; empty if nothing is open.
+        uses: of several things that were named, those that it needs, in words.
         sees: what the user would see.
         actions: what to do, the best first.
         not_fixes: what is recommended somewhere and does not help, with the reason.
@@ -69,6 +73,7 @@ class Diagnosis:
     status: Status
     severity: str
     when: tuple[str, ...]
+    uses: tuple[str, ...]
     sees: str
     actions: tuple[Action, ...]
     not_fixes: tuple[str, ...]
@@ -84,6 +89,7 @@ class Report:
 
     source: Source
     named: Named
+    asked: Asked
     diagnoses: tuple[Diagnosis, ...]
     nearest: Nearest | None
     notes: tuple[str, ...]
@@ -115,73 +121,109 @@ SEVERITY_WORDS = {
 }
 
 
+@dataclass(frozen=True)
+class Known:
+    """All that doctor knows: the records, and what was run for them and where."""
+
+    records: Mapping[str, Record]
+    runs: tuple[Run, ...]
+    uses: Sequence[Use]
+    words: Vocabulary
+
+
+def shipped() -> Known:
+    """What is shipped."""
+    return Known(
+        records.shipped(), evidence.shipped(), records.shipped_uses(), vocabulary.shipped()
+    )
+
+
 def examine(
     source: Source,
     named: Named,
-    records: Mapping[str, Record],
-    runs: tuple[Run, ...],
+    known: Known | None = None,
     notes: Iterable[str] = (),
     ignored: Mapping[str, str] | None = None,
 ) -> Report:
     """Looks up every record; the worst comes first."""
+    known = known or shipped()
+    asked_of = asked.of(named, known.records, known.uses)
+    unseen = () if asked_of.all_unseen else asked_of.unseen
+    have, assumed = assumptions.of(source, named)
     found = []
-    for record in records.values():
-        mine = matches(record, source, named)
+    for record in known.records.values():
+        mine = matches(record, have, named)
         if mine:
-            found.append(_diagnosis(record, mine, source, named, runs))
+            found.append(_diagnosis(record, mine, have, named, known))
     order = list(Status)
     found.sort(key=lambda d: (order.index(d.status), SEVERITIES.index(d.severity)))
     return Report(
-        source=source,
+        source=have,
         named=named,
+        asked=asked_of,
         diagnoses=tuple(found),
-        nearest=evidence.nearest(source, runs),
-        notes=(*source.notes, *doubts(source), *notes),
+        nearest=evidence.nearest(have, known.runs),
+        notes=(
+            *source.notes,
+            *doubts(source),
+            *assumed,
+            *assumptions.missing(source, named, known.records),
+            *(f"nothing was ever run for {part}: of that, this says nothing" for part in unseen),
+            *notes,
+        ),
         ignored=ignored or {},
     )
 
 
 def _diagnosis(
-    record: Record, found: list[Match], source: Source, named: Named, runs: tuple[Run, ...]
+    record: Record, found: list[Match], source: Source, named: Named, known: Known
 ) -> Diagnosis:
-    status, mine = _status(found)
-    when = dict.fromkeys(_clause(match) for match in mine)
+    status, cases = _status(record, found, source, named, known.words)
+    mine = list(dict.fromkeys(id(m) for case in cases for m in case.matches))
+    shown = [match for match in found if id(match) in mine]
+    when = dict.fromkeys(_clause(case, status) for case in cases)
+    uses = dict.fromkeys(phrase(case.chosen) for case in cases if status in FOUND)
     return Diagnosis(
         record=record,
         status=status,
-        severity=min((m.block.severity for m in mine), key=SEVERITIES.index),
+        severity=min((m.block.severity for m in shown), key=SEVERITIES.index),
         # A clause that is always met says nothing beside others.
         when=tuple(clause for clause in when if clause),
-        sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in mine))),
+        uses=tuple(use for use in uses if use),
+        sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in shown))),
         actions=tuple(_actions(record, source, named)) if status in FOUND else (),
         not_fixes=tuple(w.why for w in record.wrong_fixes if covers(w.where, source)),
-        seen=_seen(record, source, runs),
+        seen=_seen(record, source, known.runs),
     )
 
 
-def _status(found: list[Match]) -> tuple[Status, list[Match]]:
-    """The strongest status that any block has, and the blocks that have it."""
+def _status(
+    record: Record, found: list[Match], source: Source, named: Named, words: Vocabulary
+) -> tuple[Status, Sequence[Settled]]:
+    """The strongest status that the blocks together have, and the cases that have it."""
     open_ = [m for m in found if m.hidden_by is None]
-    certain = [m for m in open_ if m.certain]
-    if certain:
+    if not open_:
+        return Status.HIDDEN, [worlds.alone(match) for match in found]
+    cases = worlds.settled(record, open_, source, named)
+    if certain := worlds.whatever(cases, named, words):
         return Status.APPLIES, certain
-    depends = [m for m in open_ if not m.unknown]
-    if depends:
-        return Status.APPLIES_IF, depends
-    if open_:
-        return Status.CANNOT_TELL, open_
-    return Status.HIDDEN, found
+    if cases:
+        return Status.APPLIES_IF, cases
+    return Status.CANNOT_TELL, [worlds.alone(match) for match in open_]
 
 
-def _clause(match: Match) -> str:
+def _clause(case: Settled, status: Status) -> str:
     parts = []
-    parts += [f"{p} is in the range {match.block.where.versions[p]}" for p in match.unknown]
-    if match.hidden_by:
-        parts.append(f"{match.hidden_by} is mended")
-    if match.unnamed:
-        parts.append(f"you use {phrase(match.unnamed)}")
-    if match.block.provided:
-        parts.append(match.block.provided)
+    if status in (Status.CANNOT_TELL, Status.HIDDEN):
+        (match,) = case.matches
+        ranges = match.block.where.versions
+        parts += [f"{p} is in the range {ranges[p]}" for p in match.unknown if p in ranges]
+        if match.hidden_by:
+            parts.append(f"{match.hidden_by} is mended")
+    if status is not Status.APPLIES:
+        if case.unnamed:
+            parts.append(f"you use {phrase(case.unnamed)}")
+        parts += case.provisos
     return " and ".join(parts)
 
 

@@ -133,20 +133,35 @@ def parse(data: Mapping[str, Any]) -> Record:
     return Record(**{**data, **parts})
 
 
+Use = Mapping[str, Value]
+"""Conditions under which a reproduction runs."""
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((SHIPPED / "advisories.json").read_text(encoding="utf-8"))
+    return data
+
+
 @cache
 def shipped() -> dict[str, Record]:
     """Every record that is shipped, by id; withdrawn ones are not."""
-    text = (SHIPPED / "advisories.json").read_text(encoding="utf-8")
-    return {data["id"]: parse(data) for data in json.loads(text)["records"]}
+    return {data["id"]: parse(data) for data in _shipped()["records"]}
 
 
-def of_folder(folder: Path) -> tuple[dict[str, Record], list[str]]:
+def shipped_uses() -> tuple[Use, ...]:
+    """What the reproductions of the shipped records do: nothing else was ever looked at."""
+    return tuple(_shipped()["uses"])
+
+
+def of_folder(folder: Path) -> tuple[dict[str, Record], tuple[Use, ...], list[str]]:
     """Records of somebody's own, one YAML file each, and a sentence for each that is left out."""
     from trl_compat.advisories import compiled, load_leniently
 
     catalogue, broken = load_leniently(folder)
     data = json.loads(json.dumps(compiled.advisories(catalogue)))
-    return {record["id"]: parse(record) for record in data["records"]}, broken
+    records = {record["id"]: parse(record) for record in data["records"]}
+    return records, tuple(data["uses"]), broken
 
 
 def shipped_record(failure: str) -> Record:
@@ -155,11 +170,9 @@ def shipped_record(failure: str) -> Record:
     Raises:
         BadInput: there is none; the nearest id is suggested.
     """
-    import difflib
+    from trl_compat.nearest import hint
 
     known = shipped()
     if failure not in known:
-        near = difflib.get_close_matches(failure, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(known))}"
-        raise BadInput(f"unknown failure '{failure}'; {hint}")
+        raise BadInput(f"unknown failure '{failure[:100]}'; {hint(failure, known, 1)}")
     return known[failure]

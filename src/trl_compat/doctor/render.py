@@ -5,39 +5,58 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trl_compat import releases
 from trl_compat.doctor.diagnosis import FOUND, SEVERITY_WORDS, Diagnosis, Report, Status
+from trl_compat.errors import BadInput
+from trl_compat.escaping import markdown, terminal
+from trl_compat.nearest import either
 from trl_compat.packages import PACKAGES
-from trl_compat.sources.source import Source
+from trl_compat.sources import files
+from trl_compat.sources.source import Source, shown
 
 if TYPE_CHECKING:
     from trl_compat.report.findings import Finding, Level
 
+OF_TRL = re.compile(r"""\s*(?:name\s*=\s*["']trl["']|trl\b(?![-_.]))""", re.I)
 FORMATS = ("text", "markdown", "json", "github", "sarif")
 
 
-def render(reports: Sequence[Report], form: str) -> str:
-    """The reports in one of :data:`FORMATS`, with a final newline."""
+def render(reports: Sequence[Report], form: str, refused: Sequence[str] = ()) -> str:
+    """The reports in one of :data:`FORMATS`, with a final newline.
+
+    ``refused`` are sentences about files of which there is no report.
+    """
     match form:
         case "text":
-            return "\n".join(line for report in reports for line in _text(report)) + "\n"
+            return "".join(f"{terminal.line(line)}\n" for r in reports for line in _text(r))
         case "markdown":
-            return "\n".join(line for report in reports for line in _markdown(report)) + "\n"
+            lines = [line for report in reports for line in _markdown(report)]
+            lines += [f"> {markdown.inline(sentence)}\n" for sentence in refused]
+            return "".join(f"{line}\n" for line in lines)
         case "json":
-            data = {"schema_version": 1, "reports": [_json(report) for report in reports]}
+            data = {
+                "schema_version": 1,
+                "reports": [_json(report) for report in reports],
+                "refused": list(refused),
+            }
             return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
         case "github":
             from trl_compat.report import workflow_commands
 
-            return workflow_commands.render(_findings(reports))
+            return workflow_commands.render(_findings(reports), [*_notices(reports), *refused])
         case "sarif":
             from trl_compat.report import sarif
 
-            return sarif.render(_findings(reports))
+            return sarif.render(_findings(reports), [*_notices(reports), *refused])
     raise AssertionError(form)
+
+
+def _notices(reports: Sequence[Report]) -> Iterator[str]:
+    """What the formats say that have a place for findings only: how much an answer is worth."""
+    for report in reports:
+        yield f"{report.source.name}: {headline(report)}"
 
 
 def versions(source: Source) -> str:
@@ -55,30 +74,29 @@ def versions(source: Source) -> str:
     return ", ".join(said)
 
 
-def _headline(report: Report) -> str:
-    counts = {s: sum(d.status is s for d in report.counted) for s in Status}
-    parts = []
-    if not report.findings:
-        parts.append(f"no known failure applies{_conditions(report)}")
-    if counts[Status.APPLIES]:
-        parts.append(f"{_failures(counts[Status.APPLIES])}{_conditions(report)}")
+def headline(report: Report) -> str:
+    """How many of the failures that are known of what was asked apply; never just "nothing"."""
+    asked, counts = report.asked, {s: sum(d.status is s for d in report.counted) for s in Status}
+    of = f" that can concern {asked.what}" if asked.what else ""
+    if not report.counted and asked.all_unseen:
+        besides = f"0 of {asked.known} known failures that do not depend on it apply"
+        only = f" ({besides})" if asked.known else ""
+        return f"nothing was ever run for {either(asked.unseen)}: this says nothing about it{only}"
+    total = f"{asked.known} known failure{'' if asked.known == 1 else 's'}{of}"
+    parts = [f"{counts[Status.APPLIES]} of {total} {_verb(counts[Status.APPLIES])}"]
     if counts[Status.APPLIES_IF]:
-        more = "more " if parts else ""
-        parts.append(f"{_failures(counts[Status.APPLIES_IF], more)} depending on what you use")
+        parts.append(f"{counts[Status.APPLIES_IF]} more depending on what you use")
+    if counts[Status.HIDDEN]:
+        parts.append(f"{counts[Status.HIDDEN]} behind another one")
     if counts[Status.CANNOT_TELL]:
         parts.append(f"of {counts[Status.CANNOT_TELL]} it cannot be told")
+    if ignored := len(_ignored(report)):
+        parts.append(f"{ignored} ignored")
     return ", ".join(parts)
 
 
-def _failures(count: int, more: str = "") -> str:
-    return f"{count} {more}known failure{'s apply' if count > 1 else ' applies'}"
-
-
-def _conditions(report: Report) -> str:
-    if not report.named:
-        return ""
-    named = (f"{n}={'/'.join(map(str, values))}" for n, values in report.named.items())
-    return f" ({', '.join(named)})"
+def _verb(count: int) -> str:
+    return "applies" if count == 1 else "apply"
 
 
 def _text(report: Report) -> Iterator[str]:
@@ -88,7 +106,7 @@ def _text(report: Report) -> Iterator[str]:
     for note in report.notes:
         yield f"note: {note}"
     yield ""
-    yield _headline(report)
+    yield headline(report)
     for diagnosis in report.counted:
         yield ""
         yield from _text_of(diagnosis)
@@ -110,6 +128,8 @@ def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"  {record.title}"
     if diagnosis.status is Status.CANNOT_TELL:
         yield f"  {diagnosis.status.sentence}"
+    for use in diagnosis.uses:
+        yield f"  with {use}"
     for clause in diagnosis.when:
         yield f"  if {clause}"
     if diagnosis.status not in FOUND:
@@ -125,33 +145,31 @@ def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _markdown(report: Report) -> Iterator[str]:
-    yield f"### {_inline(report.source.name)}: {_headline(report)}"
+    yield f"### {markdown.code(report.source.name)}: {markdown.inline(headline(report))}"
     yield ""
-    yield _inline(versions(report.source)) + "."
+    yield markdown.inline(versions(report.source)) + "."
     if report.nearest:
-        yield f"Nearest stack that was run: {_inline(report.nearest.sentence())}."
+        yield f"Nearest stack that was run: {markdown.inline(report.nearest.sentence())}."
     for note in report.notes:
-        yield f"\n> {_inline(note)}"
+        yield f"\n> {markdown.inline(note)}"
     yield ""
     if report.counted:
         yield "| failure | how bad | applies | what to do |"
         yield "|---|---|---|---|"
     for diagnosis in report.counted:
         record = diagnosis.record
-        link = f"[{record.id}]({record.references[0]})" if record.references else record.id
-        when = "; or ".join(f"if {clause}" for clause in diagnosis.when) or "yes"
+        name = markdown.link(record.id, next(iter(record.references), ""))
+        said = [f"with {use}" for use in diagnosis.uses] + [f"if {c}" for c in diagnosis.when]
+        when = "; or ".join(said) or "yes"
         if diagnosis.status not in FOUND:
             when = f"{diagnosis.status.value}: {when}"
-        todo = "<br>".join(_inline(action.text) for action in diagnosis.actions) or "—"
+        todo = "<br>".join(markdown.inline(action.text) for action in diagnosis.actions) or "—"
         bad = SEVERITY_WORDS[diagnosis.severity]
-        yield f"| {link}: {_inline(record.title)} | {bad} | {_inline(when)} | {todo} |"
+        title = markdown.inline(record.title)
+        yield f"| {name}: {title} | {bad} | {markdown.inline(when)} | {todo} |"
     yield ""
     for failure, reason in _ignored(report).items():
-        yield f"Ignored: {failure} {_inline(reason)}.\n"
-
-
-def _inline(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+        yield f"Ignored: {markdown.inline(failure)} {markdown.inline(reason)}.\n"
 
 
 def _json(report: Report) -> dict[str, Any]:
@@ -162,7 +180,7 @@ def _json(report: Report) -> dict[str, Any]:
             "kind": source.kind,
             "python": source.python,
             "versions": {p: source.versions[p] for p in PACKAGES if p in source.versions},
-            "commits": {p: source.commits[p] for p in PACKAGES if p in source.commits},
+            "commits": {p: shown(source.commits[p]) for p in PACKAGES if p in source.commits},
             "unpinned": {p: source.unpinned[p] for p in PACKAGES if p in source.unpinned},
         },
         "conditions": {name: list(values) for name, values in report.named.items()},
@@ -173,6 +191,9 @@ def _json(report: Report) -> dict[str, Any]:
             "differs": list(report.nearest.differs),
         },
         "releases_as_of": releases.known().as_of,
+        "headline": headline(report),
+        "known_failures": report.asked.known,
+        "never_run": list(report.asked.unseen),
         "notes": list(report.notes),
         "diagnoses": [
             {
@@ -181,6 +202,7 @@ def _json(report: Report) -> dict[str, Any]:
                 "severity": d.severity,
                 "status": d.status.name.lower().replace("_", "-"),
                 "when": list(d.when),
+                "uses": list(d.uses),
                 "sees": d.sees,
                 "seen": d.seen,
                 "actions": [{"text": a.text, "code": a.code} for a in d.actions],
@@ -196,6 +218,8 @@ def _json(report: Report) -> dict[str, Any]:
 def _message(diagnosis: Diagnosis) -> str:
     """One finding in sentences, for annotations and code scanning."""
     parts = [f"{diagnosis.record.id}: {diagnosis.record.summary}"]
+    if diagnosis.uses:
+        parts.append(f"Concerns {' and '.join(diagnosis.uses)}.")
     if diagnosis.when:
         parts.append(f"Applies if {'; or if '.join(diagnosis.when)}.")
     parts.append(f"{diagnosis.seen[0].upper()}{diagnosis.seen[1:]}.")
@@ -210,15 +234,15 @@ def _level(diagnosis: Diagnosis) -> Level:
 
 
 def _place(source: Source) -> tuple[str, int | None]:
-    """The file, relative to here where it can be, and the line that decides TRL's version."""
+    """The file, and the line that decides TRL's version."""
     if source.path is None:
         return "environment", None
-    path = source.path.resolve()
-    here = Path.cwd()
-    name = str(path.relative_to(here)) if path.is_relative_to(here) else str(source.path)
-    pattern = re.compile(r"""^\s*(?:name\s*=\s*["']trl["']|trl\b(?![-_.]))""", re.I)
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return name, next((n for n, line in enumerate(lines, 1) if pattern.match(line)), None)
+    try:
+        lines = files.text_of(source.path).splitlines()
+    except BadInput:  # gone since it was read
+        lines = []
+    found = (number for number, line in enumerate(lines, 1) if OF_TRL.match(line))
+    return str(source.path), next(found, None)
 
 
 def _findings(reports: Sequence[Report]) -> list[Finding]:
@@ -237,7 +261,8 @@ def _findings(reports: Sequence[Report]) -> list[Finding]:
                     message=_message(d),
                     level=_level(d),
                     help_uri=references[0] if references else "",
-                    location=f"{name}:{line}" if line else name,
+                    location=name,
+                    line=line,
                 )
             )
     return findings

@@ -12,7 +12,6 @@ the day after, the gate fails until somebody has looked at it again.
 from __future__ import annotations
 
 import datetime
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from pydantic import Field, ValidationError
 
 from trl_compat.errors import BadInput
 from trl_compat.matrix import Record, unknown
+from trl_compat.sources import files
 
 
 class Ignore(Record):
@@ -47,20 +47,22 @@ def read(path: Path, failures: Iterable[str]) -> tuple[Ignore, ...]:
         BadInput: no TOML, an ignore without reason or day, a failure that does not exist.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ()
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read: {error}") from None
+        document = files.toml_of(path)
+    except BadInput:
+        if not path.exists():
+            return ()
+        raise
+    tool = files.mapping(document.get("tool", {}), f"{path}: tool")
+    table = files.mapping(tool.get("trl-compat", {}), f"{path}: tool.trl-compat")
     try:
-        settings = Settings.model_validate(document.get("tool", {}).get("trl-compat", {}))
+        settings = Settings.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"{path}: tool.trl-compat.{key}: {first['msg']}") from None
+        key = ".".join(str(part)[:100] for part in first["loc"][:4])
+        raise BadInput(f"{path}: tool.trl-compat.{key}: {first['msg'][:200]}") from None
     known = tuple(failures)
     for number, ignore in enumerate(settings.ignore):
         if ignore.failure not in known:
-            said = unknown("failure", ignore.failure, known)
+            said = unknown("failure", ignore.failure[:100], known)
             raise BadInput(f"{path}: tool.trl-compat.ignore.{number}: {said}")
     return settings.ignore

@@ -17,7 +17,8 @@ class Finding:
         title: of the rule, the same for every finding of it.
         message: what was found here and what to do, in sentences.
         help_uri: where to read about the rule; empty if nowhere.
-        location: the file that it is about, relative to the repository, with ``:line`` if known.
+        location: the file that it is about, relative to the repository.
+        line: of that file, if known.
     """
 
     rule_id: str
@@ -26,3 +27,4 @@ class Finding:
     level: Level
     help_uri: str
     location: str
+    line: int | None = None

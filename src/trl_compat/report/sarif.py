@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import trl_compat
+from trl_compat.escaping import uri
 from trl_compat.report.findings import Finding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LOCATION = re.compile(r"(?P<path>.+?)(?::(?P<line>[1-9]\d*))?")
 
 
-def render(findings: Sequence[Finding]) -> str:
-    """The findings as one run of trl-compat; an empty list says that nothing was found."""
+def render(findings: Sequence[Finding], notices: Sequence[str] = ()) -> str:
+    """The findings as one run of trl-compat; an empty list says that nothing was found.
+
+    Notices are about the run itself: how much was known, and what could not be looked at.
+    """
     rules = {finding.rule_id: finding for finding in findings}
     places = {rule_id: place for place, rule_id in enumerate(rules)}
     driver = {
@@ -24,11 +26,14 @@ def render(findings: Sequence[Finding]) -> str:
         "semanticVersion": trl_compat.__version__,
         "rules": [_rule(finding) for finding in rules.values()],
     }
-    run = {
+    run: dict[str, Any] = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, places[finding.rule_id]) for finding in findings],
     }
+    if notices:
+        said = [{"level": "note", "message": {"text": notice}} for notice in notices]
+        run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": said}]
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=1, ensure_ascii=False) + "\n"
 
@@ -45,17 +50,21 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 
 def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
-    found = LOCATION.fullmatch(finding.location)
-    assert found is not None, "a finding is about some file"
-    place: dict[str, Any] = {"artifactLocation": {"uri": found["path"]}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": uri.reference(finding.location)}}
     # Code scanning services show nothing without a line.
-    place["region"] = {"startLine": int(found["line"] or 1)}
-    print_of = f"{finding.rule_id}\n{finding.location}\n{finding.message}"
+    place["region"] = {"startLine": finding.line or 1}
+    where = f"{finding.location}:{finding.line}" if finding.line else finding.location
+    print_of = f"{finding.rule_id}\n{where}\n{finding.message}"
     return {
         "ruleId": finding.rule_id,
         "ruleIndex": rule_index,
         "level": finding.level,
         "message": {"text": finding.message},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"finding/v1": hashlib.sha256(print_of.encode()).hexdigest()[:32]},
+        "partialFingerprints": {"finding/v1": _digest(print_of)},
     }
+
+
+def _digest(text: str) -> str:
+    # Names of files are bytes, and not all of them are text.
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]

@@ -6,7 +6,6 @@ cannot.  Nothing is resolved, downloaded or imported, and no range is taken for 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from trl_compat.errors import BadInput
@@ -15,6 +14,8 @@ from trl_compat.sources.installed import installed
 from trl_compat.sources.source import Source
 
 __all__ = ["Source", "doubts", "installed", "read", "refuse_doubtful"]
+
+MOST = 20_000  # packages of a lock
 
 NOT_A_LOCK = {
     "pyproject.toml": "it holds ranges, not versions; lock it first, or check the environment",
@@ -34,10 +35,10 @@ def read(what: str | Path) -> Source:
     Raises:
         BadInput: nothing certain can be said; the sentence says why and what to do.
     """
-    from trl_compat.sources import requirements
+    from trl_compat.sources import files, requirements
 
     if str(what) == "-":
-        return requirements.parse(sys.stdin.read(), "standard input")
+        return requirements.parse(files.standard_input(), "standard input")
     path = Path(what)
     if path.name in NOT_A_LOCK:
         raise BadInput(f"{path}: {NOT_A_LOCK[path.name]}")
@@ -52,6 +53,9 @@ def _lock(path: Path) -> Source:
 
     data = toml_of(path)
     listed = isinstance(data.get("package"), list)
+    for name in ("package", "packages"):
+        if isinstance(data.get(name), list) and len(data[name]) > MOST:
+            raise BadInput(f"{path}: more than {MOST} packages; no stack has so many")
     try:
         if "lock-version" in data:
             return pylock.read(path, data)
@@ -59,11 +63,11 @@ def _lock(path: Path) -> Source:
             return poetry_lock.read(path, data)
         if "version" in data and (listed or "requires-python" in data):
             return uv_lock.read(path, data)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         # TOML of another shape than the tools write: no reader asks for each part whether it is
         # what its format says.
         raise BadInput(
-            f"{path}: not a lock that can be read ({type(error).__name__}: {error}); lock again"
+            f"{path}: not a lock that can be read ({type(error).__name__}); lock again"
         ) from None
     raise BadInput(
         f"{path}: has not what a uv.lock, pylock.toml or poetry.lock has; write what is installed "

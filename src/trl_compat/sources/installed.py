@@ -19,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
+from trl_compat.sources import files
 from trl_compat.sources.source import Pins, Source
 
 ASK = "import json, sys; print(json.dumps(['%d.%d.%d' % sys.version_info[:3], sys.path]))"
@@ -50,12 +51,16 @@ def _ask(python: Path) -> tuple[str, list[str]]:
         done = subprocess.run(
             [str(python), "-I", "-c", ASK], capture_output=True, text=True, check=True, timeout=20
         )
-        version, path = json.loads(done.stdout)
+        # What is installed there may print something of its own before.
+        version, path = json.loads(done.stdout.strip().rpartition("\n")[2])
+        known = str(Version(version))
     except FileNotFoundError:
         raise BadInput(f"--python {python}: no such file") from None
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, ValueError, TypeError, RecursionError, subprocess.SubprocessError):
         raise BadInput(f"--python {python}: not a Python interpreter that runs here") from None
-    return version, path
+    if not isinstance(path, list) or not all(isinstance(folder, str) for folder in path):
+        raise BadInput(f"--python {python}: not a Python interpreter that runs here")
+    return known, path
 
 
 def _name(distribution: Distribution) -> str | None:
@@ -71,29 +76,42 @@ def _version(distribution: Distribution) -> str:
     folder = getattr(distribution, "_path", None)
     if folder is not None and folder.suffix == ".dist-info":
         return str(folder.stem.partition("-")[2])
-    return distribution.version
+    return distribution.version or ""
 
 
 def _package(package: str, distribution: Distribution, pins: Pins) -> None:
-    version = _version(distribution)
+    try:
+        version = Version(_version(distribution))
+    except InvalidVersion:
+        if package in PACKAGES:
+            raise BadInput(f"{pins.name}: {package} is of no version; install it again") from None
+        return
     if package not in PACKAGES:
-        try:
-            pins.exact(package, str(Version(version)))
-        except InvalidVersion:
-            return
+        pins.exact(package, str(version))
         return
     try:
-        origin: dict[str, Any] = json.loads(distribution.read_text("direct_url.json") or "{}")
+        origin = _origin(distribution)
         vcs, folder = origin.get("vcs_info"), origin.get("dir_info")
-    except (ValueError, AttributeError):
+        commit = (str(origin["url"]), vcs.get("commit_id")) if vcs else None
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError, BadInput):
         raise BadInput(f"{pins.name}: {package}: its direct_url.json cannot be read") from None
-    if vcs:
-        pins.git(package, origin["url"], vcs.get("commit_id"))
-    elif Version(version).is_devrelease:
+    if commit:
+        pins.git(package, *commit)
+    elif version.is_devrelease:
         pins.undecided(package, f"{package} {version} is no release, and its commit is not known")
     else:
         if folder is not None:
             pins.note(
                 f"{package} was installed from a folder; that it is {version} is its own word"
             )
-        pins.exact(package, version)
+        pins.exact(package, str(version))
+
+
+def _origin(distribution: Distribution) -> dict[str, Any]:
+    """Where it was installed from, if not from an index."""
+    folder = getattr(distribution, "_path", None)
+    path = None if folder is None else Path(str(folder)) / "direct_url.json"
+    if path is None or not path.exists():
+        return {}
+    found: dict[str, Any] = files.json_of(path)
+    return found

@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import InvalidMarker, Marker
-
 from trl_compat.errors import BadInput
+from trl_compat.sources import markers
 from trl_compat.sources.source import Pins, Source
 
 
@@ -26,6 +25,7 @@ def read(path: Path, data: dict[str, Any]) -> Source:
         if not isinstance(entry.get("name"), str) or not isinstance(entry.get("version"), str):
             raise BadInput(f"{path}: a package without name or version; lock again: poetry lock")
         if not _applies(entry.get("markers"), path):
+            pins.not_here(entry["name"])
             continue
         source = entry.get("source", {})
         match source.get("type"):
@@ -39,12 +39,9 @@ def read(path: Path, data: dict[str, Any]) -> Source:
     return pins.source("poetry.lock", path=path)
 
 
-def _applies(markers: object, path: Path) -> bool:
+def _applies(said: object, path: Path) -> bool:
     """Whether any group of the lock wants the package here."""
-    if markers is None:
+    if said is None:
         return True
-    choices = markers.values() if isinstance(markers, dict) else [markers]
-    try:
-        return any(Marker(str(text)).evaluate({"extra": ""}) for text in choices)
-    except InvalidMarker as error:
-        raise BadInput(f"{path}: {str(error).splitlines()[0]}") from None
+    choices = said.values() if isinstance(said, dict) else [said]
+    return any(markers.applies(str(text), str(path)) for text in choices)

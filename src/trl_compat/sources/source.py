@@ -24,10 +24,22 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from trl_compat.errors import BadInput
-from trl_compat.packages import PACKAGES
+from trl_compat.packages import PACKAGES, REQUIRED_BY_TRL
 
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
+LONGEST = 200  # characters of a version
+MOST_NOTES = 20
 HOW_TO_PIN = "pin a release or a full commit, or let doctor read the environment: --python PATH"
+
+
+def shown(url: str) -> str:
+    """A URL as it may be printed: without user, password and query, in which tokens stand."""
+    scheme, slashes, rest = url.partition("://")
+    if not slashes:
+        return url[:LONGEST]
+    host, slash, path = rest.partition("/")
+    path = path.partition("?")[0].partition("#")[0]
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"[:LONGEST]
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,11 @@ class Source:
         return value.rpartition("@")[2] if value else None
 
     def absent(self, package: str) -> bool:
-        """Whether the package is certainly not installed."""
-        known = {*self.versions, *self.commits, *self.unpinned, "python"}
+        """Whether the package is certainly not installed.
+
+        What TRL requires is there wherever TRL is, from wherever it comes.
+        """
+        known = {*self.versions, *self.commits, *self.unpinned, *REQUIRED_BY_TRL, "python"}
         return self.complete and package not in known
 
 
@@ -81,15 +96,19 @@ class Pins:
         self.versions: dict[str, str] = {}
         self.commits: dict[str, str] = {}
         self.ranges: dict[str, list[str]] = {}
-        self.notes: list[str] = []
+        self.notes: dict[str, None] = {}
+        self.elsewhere: dict[str, None] = {}
+        self.whole = True
 
     def exact(self, package: str, version: str) -> None:
         """The package at this release; what is wrong with one not under test is only noted."""
-        package = canonicalize_name(package)
+        package = canonicalize_name(package[:LONGEST])
         try:
+            if len(version) > LONGEST:
+                raise InvalidVersion
             parsed = Version(version)
         except InvalidVersion:
-            self._refuse(package, f"{package} {version}: not a version")
+            self._refuse(package, f"{package} {version[:LONGEST]}: not a version")
             return
         known = self.versions.get(package)
         if known is not None and Version(known) != parsed:
@@ -107,13 +126,14 @@ class Pins:
         """The package at a commit; a branch or tag says nothing certain and is refused."""
         package = canonicalize_name(package)
         if commit is None or not COMMIT.fullmatch(commit):
-            named = f"'{commit}', a branch or tag," if commit else "its default branch,"
+            named = f"'{commit[:40]}', a branch or tag," if commit else "its default branch,"
             self.undecided(package, f"{package} comes from git at {named} which may move")
             return
         value = f"git+{url.removeprefix('git+')}@{commit}"
         known = self.commits.get(package)
         if known is not None and known != value:
-            self._refuse(package, f"{package} comes from git twice, {known} and {value}")
+            both = f"{shown(known)} and {shown(value)}"
+            self._refuse(package, f"{package} comes from git twice, {both}")
         self.commits[package] = value
         self._one_origin(package)
 
@@ -126,16 +146,17 @@ class Pins:
                 name, version = parse_wheel_filename(file)[:2]
             else:
                 name, version = parse_sdist_filename(file)
-        except (InvalidWheelFilename, InvalidSdistFilename):
-            self.undecided(package, f"{package} comes from {url}, whose name has no version")
+        except (InvalidWheelFilename, InvalidSdistFilename, ValueError):
+            self.undecided(package, f"{package} comes from {shown(url)}, whose name has no version")
             return
         if name != package:
-            self._refuse(package, f"{package} is to come from {file}, which is {name}")
+            self._refuse(package, f"{package} is to come from {shown(file)}, which is {name}")
             return
         self.exact(package, str(version))
 
     def undecided(self, package: str, why: str) -> None:
         """A package without an exact version; only those under test matter."""
+        package = canonicalize_name(package)
         if package in PACKAGES:
             raise BadInput(f"{self.name}: {why}; {HOW_TO_PIN}")
 
@@ -143,11 +164,21 @@ class Pins:
         """The range of Pythons of a lock, whose markers are read for the one that runs this."""
         here = platform.python_version()
         try:
-            allowed = SpecifierSet(requires_python).contains(here, prereleases=True)
+            wanted = SpecifierSet(requires_python[:LONGEST])
+            allowed = wanted.contains(here, prereleases=True)
         except InvalidSpecifier:
-            raise BadInput(f"{self.name}: '{requires_python}' is no range of Pythons") from None
+            raise BadInput(f"{self.name}: asks for a Python by what is no range") from None
         if not allowed:
-            self.note(f"its markers were read for Python {here}, but it asks for {requires_python}")
+            self.note(f"its markers were read for Python {here}, but it asks for {wanted}")
+
+    def not_here(self, package: str) -> None:
+        """A package that a marker leaves out on this machine."""
+        self.elsewhere[canonicalize_name(package)] = None
+
+    def unnamed(self, why: str, url: str) -> None:
+        """Something from a path or URL that names no package: perhaps one under test."""
+        self.whole = False
+        self.note(f"{why}: {shown(url)}")
 
     def _refuse(self, package: str, why: str) -> None:
         if package in PACKAGES:
@@ -156,8 +187,7 @@ class Pins:
 
     def note(self, sentence: str) -> None:
         """Something that a reader should know."""
-        if sentence not in self.notes:
-            self.notes.append(sentence)
+        self.notes[sentence] = None
 
     def source(
         self,
@@ -174,6 +204,10 @@ class Pins:
             BadInput: ``required`` is not among them, or an exact version lies outside a range that
                 is also asked for.
         """
+        there = {*self.versions, *self.commits, *self.ranges}
+        for package in PACKAGES:
+            if package in self.elsewhere and package not in there:
+                self.note(f"{package} is left out: its marker does not hold on this machine")
         unpinned: dict[str, str] = {}
         for package, specifiers in self.ranges.items():
             joined = SpecifierSet(",".join(s for s in specifiers if s))
@@ -195,8 +229,8 @@ class Pins:
             python=python,
             commits=MappingProxyType(dict(sorted(self.commits.items()))),
             unpinned=MappingProxyType(dict(sorted(unpinned.items()))),
-            complete=complete,
-            notes=tuple(self.notes),
+            complete=complete and self.whole,
+            notes=tuple(self.notes)[:MOST_NOTES],
             path=path,
         )
 

@@ -1,0 +1,80 @@
+"""How much is known of what was asked: without that, "nothing applies" says nothing.
+
+Every trainer and strategy can be named; only some were ever run, and of the others no failure could
+be known.  A record that depends on neither concerns all of them and is counted, but does not make
+an answer about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trl_compat.doctor.conditions import Named, needed, phrase
+from trl_compat.doctor.matching import can_concern
+from trl_compat.doctor.records import Record, Use, Value
+
+STAGES = {"deepspeed": "zero_stage", "fsdp": "fsdp_version"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked.
+
+    Attributes:
+        what: in words; empty where nothing was named.
+        known: how many known failures can concern it, on some versions.
+        unseen: the parts of it, in words, of which nothing was ever run and no failure is known;
+            ``all_unseen`` that this is all of it.
+    """
+
+    what: str
+    known: int
+    unseen: tuple[str, ...]
+    all_unseen: bool
+
+
+def of(named: Named, records: Mapping[str, Record], uses: Sequence[Use]) -> Asked:
+    """How much is known of what was named."""
+    concerned = [record for record in records.values() if can_concern(record, named)]
+    parts = list(_parts(named))
+    unseen = [part for part in parts if not _seen(part, concerned, uses)]
+    return Asked(
+        what=phrase(named),
+        known=len(concerned),
+        unseen=tuple(phrase({n: [v] for n, v in part.items()}) for part in unseen),
+        all_unseen=bool(parts) and len(unseen) == len(parts),
+    )
+
+
+def _parts(named: Named) -> Iterator[dict[str, Value]]:
+    """Each named trainer under each named strategy; nothing where neither was named."""
+    ways: list[dict[str, Value]] = []
+    for strategy in named.get("strategy", ()):
+        stage = STAGES.get(str(strategy), "")
+        way = {"strategy": strategy}
+        ways += [{**way, stage: value} for value in named.get(stage, ())] or [way]
+    trainers: list[dict[str, Value]] = [{"trainer": t} for t in named.get("trainer", ())]
+    for trainer in trainers or [{}]:
+        for way in ways or [{}]:
+            if trainer or way:
+                yield {**trainer, **way}
+
+
+def _seen(part: Mapping[str, Value], concerned: Sequence[Record], uses: Sequence[Use]) -> bool:
+    if any(part.items() <= use.items() for use in uses):
+        return True
+    blocks = (needed(block.conditions) for record in concerned for block in record.blocks)
+    return any(_names(block, part) for block in blocks)
+
+
+def _names(block: Mapping[str, list[Value]], part: Mapping[str, Value]) -> bool:
+    """Whether a scope speaks of this trainer and of this strategy."""
+    for name, value in part.items():
+        if name not in block:
+            # Plain data parallelism and one process have nothing that could fail by itself.
+            if name == "trainer" or value in STAGES:
+                return False
+        elif value not in block[name]:
+            return False
+    return "trainer" in part or "strategy" in block

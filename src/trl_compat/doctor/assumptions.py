@@ -1,0 +1,75 @@
+"""What follows from what was named for the versions: what is used is there, whoever installed it.
+
+DeepSpeed and PEFT are often installed beside a lock.  Who says to use DeepSpeed has one, of a
+version that the lock does not tell; a lock without it then decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from packaging.version import Version
+
+from trl_compat import names
+from trl_compat.doctor.conditions import NEEDS, WORDS, Named
+from trl_compat.doctor.matching import matches
+from trl_compat.doctor.records import Record
+from trl_compat.doctor.vocabulary import SPELLINGS
+from trl_compat.nearest import plain
+from trl_compat.sources.source import Source
+
+NAMING = {"deepspeed": "--strategy deepspeed", "peft": "--peft"}
+
+
+def of(source: Source, named: Named) -> tuple[Source, tuple[str, ...]]:
+    """The source with what is used and not in it, of unknown version; a sentence for each."""
+    notes = []
+    unpinned = dict(source.unpinned)
+    for (name, value), package in NEEDS.items():
+        there = {*source.versions, *source.commits, *unpinned}
+        if value in named.get(name, ()) and package not in there:
+            unpinned[package] = ""
+            said = WORDS[name, value]
+            notes.append(
+                f"{said[0].upper()}{said[1:]} is used, but there is no {package} in {source.name}: "
+                "its version is not known"
+            )
+    return replace(source, unpinned=MappingProxyType(unpinned)), tuple(notes)
+
+
+def missing(source: Source, named: Named, records: Mapping[str, Record]) -> Iterator[str]:
+    """What is not in a source and would matter; trainers that its TRL does not have."""
+    for (name, _), package in NEEDS.items():
+        if source.kind == "environment" or name in named or not source.absent(package):
+            continue
+        besides = replace(source, unpinned={**source.unpinned, package: ""})
+        more = sum(
+            bool(matches(record, besides, named)) and not matches(record, source, named)
+            for record in records.values()
+        )
+        if more:
+            yield (
+                f"there is no {package} in {source.name}; if it is installed besides, up to {more} "
+                f"more known failures count: {NAMING[package]}"
+            )
+    version = source.version("trl")
+    if version is not None:
+        yield from _not_there(version, named)
+
+
+def _not_there(version: Version, named: Named) -> Iterator[str]:
+    """A named trainer that the release has no more, or not yet."""
+    listed = names.known()
+    by_plain = {plain(SPELLINGS.get(name, name)): one for name, one in listed.trainers.items()}
+    for trainer in named.get("trainer", ()):
+        one = by_plain.get(plain(str(trainer)))
+        if one is None or version > Version(listed.newest):
+            continue
+        if not Version(one.since) <= version <= Version(one.until):
+            end = "on" if one.until == listed.newest else f"to {one.until}"
+            yield (
+                f"TRL {version} has no {trainer} trainer (it is there from {one.since} {end}): "
+                "of that, this says nothing"
+            )

@@ -1,0 +1,27 @@
+"""What somebody may have meant who wrote a name that does not exist; free of heavy imports."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: small letters and digits only."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def hint(name: str, known: Iterable[str], most: int = 3) -> str:
+    """``did you mean 'GRPO'?``, or the whole list where nothing is near."""
+    by_plain = {plain(one): one for one in sorted(known)}
+    near = difflib.get_close_matches(plain(name)[:100], by_plain, n=most)
+    if near:
+        return f"did you mean {either(repr(by_plain[one]) for one in near)}?"
+    return f"there are: {', '.join(sorted(by_plain.values()))}"
+
+
+def either(texts: Iterable[object]) -> str:
+    """``a, b or c``."""
+    words = [str(text) for text in texts]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
