@@ -21,8 +21,10 @@ from trl_compat.errors import BadInput
 from trl_compat.hangs import RankState
 from trl_compat.host import Host
 from trl_compat.outcomes import Launch, Outcome
+from trl_compat.sources import files
 
 SCHEMA_VERSION = 1
+LARGEST = 512 * files.MIB
 
 
 class Part(BaseModel):
@@ -147,12 +149,13 @@ def read(path: Path) -> Results | None:
     Raises:
         BadInput: the file is no results file of this schema.
     """
-    try:
-        return Results.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValidationError) as error:
-        first = str(error).splitlines()[0]
+    data = files.bytes_of(path, most=LARGEST)
+    try:
+        return Results.model_validate_json(data)
+    except (RecursionError, ValidationError) as error:
+        first = str(error).splitlines()[0][:200]
         raise BadInput(
             f"{path}: not a results file of schema version {SCHEMA_VERSION} ({first}); move it "
             "away or restore it with git, then run again (observed cells are kept in .trl-compat)"

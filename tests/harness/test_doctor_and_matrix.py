@@ -15,7 +15,6 @@ from trl_compat import advisories, results, sources
 from trl_compat.advisories import INTERNAL, Catalogue
 from trl_compat.advisories.compiled import found_in, implied
 from trl_compat.advisories.schema import Conditions as Inner
-from trl_compat.doctor import evidence, records
 from trl_compat.doctor.conditions import Conditions
 from trl_compat.doctor.diagnosis import examine
 from trl_compat.results import CellResult, Results

@@ -54,8 +54,13 @@ def test_a_trainer_may_be_written_as_people_write_it(shipped: Catalogue, name: s
 
 
 def test_an_unknown_trainer_is_never_passed_over(shipped: Catalogue) -> None:
-    with pytest.raises(BadInput, match="--trainer SFTT: no known failure has it; there are: GRPO"):
+    with pytest.raises(BadInput, match="no TRL release has a trainer 'SFTT'; did you mean 'SFT'"):
         usage(shipped, ["SFTT"], [])
+    with pytest.raises(BadInput, match="--trainer SFT: no known failure has it; there are: GRPO"):
+        usage(shipped, ["GRPO,SFT"], [])
+    both = usage(shipped, ["GRPO,PPO"], [])
+    assert both == usage(shipped, ["grpo ppo"], []) == usage(shipped, ["GRPOTrainer", "PPO"], [])
+    assert both.trainers == ("GRPO", "PPO")
 
 
 def test_only_a_named_trainer_counts_as_in_use(shipped: Catalogue) -> None:

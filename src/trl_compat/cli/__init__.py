@@ -69,8 +69,9 @@ def main() -> None:
         click.echo("interrupted", err=True)
         sys.exit(EXIT_USAGE)
     except click.ClickException as error:
-        error.message = terminal.lines(error.message)
-        error.show()
+        said = io.StringIO()
+        error.show(file=said)
+        click.echo(terminal.lines(said.getvalue()), err=True, nl=False)
         sys.exit(EXIT_USAGE)
     except BadInput as error:
         click.echo(terminal.lines(f"trl-compat: {error}"), err=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, BadInput
+from trl_compat.escaping import terminal
 
 
 @click.group(epilog="Example: trl-compat advisories lint")
@@ -33,7 +34,8 @@ def lint(root: Path) -> None:
     document = results.read(where.reports / "results.json")
     complaints = rules.lint(catalogue, releases.known(), document, where.reproductions)
     for complaint in complaints:
-        click.echo(f"{complaint.level}: {complaint.failure}: {complaint.text}")
+        said = f"{complaint.level}: {complaint.failure}: {complaint.text}"
+        click.echo(terminal.line(said))
     errors = sum(complaint.level == "error" for complaint in complaints)
     click.echo(
         f"{len(catalogue.records)} records, {errors} errors, {len(complaints) - errors} warnings"
@@ -82,7 +84,7 @@ def export(root: Path, folder: Path) -> None:
     document = results.read(where.reports / "results.json")
     written = osv.export(folder, catalogue, releases.known(), document)
     for sentence in broken:
-        click.echo(sentence, err=True)
+        click.echo(terminal.line(sentence), err=True)
     click.echo(f"wrote {len(written)} records into {folder}")
 
 

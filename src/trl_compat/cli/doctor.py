@@ -90,7 +90,7 @@ def doctor(
     words = vocabulary.of(known, uses)
     conditions = _named(words, named, options)
     _read(conditions, config, ds_config, script)
-    have, refused = _sources(files, python)
+    have, refused = _sources(files, python, words)
     ignored, expired = _accepted(pyproject, known)
     notes = [*conditions.notes, *broken, *expired]
     all_of_it = Known(known, evidence.shipped(), uses, words)
@@ -139,7 +139,16 @@ def _read(
         scripts.read(script, conditions)
 
 
-def _sources(files: Sequence[str], python: Path | None) -> tuple[list[Source], list[str]]:
+def _meant(file: str | None, words: Vocabulary) -> str:
+    """What somebody may have meant who wrote ``--trainer GRPO SFT``."""
+    if file is None or Path(file).suffix or words.trainer(file) is None:
+        return ""
+    return "; if a trainer is meant, write them with commas: --trainer GRPO,SFT"
+
+
+def _sources(
+    files: Sequence[str], python: Path | None, words: Vocabulary
+) -> tuple[list[Source], list[str]]:
     """What is to be looked at, and a sentence for each file that cannot be.
 
     Raises:
@@ -155,8 +164,8 @@ def _sources(files: Sequence[str], python: Path | None) -> tuple[list[Source], l
             have.append(source)
         except BadInput as error:
             if len(files) < 2:
-                raise
-            refused.append(str(error))
+                raise BadInput(f"{error}{_meant(file, words)}") from None
+            refused.append(f"{error}{_meant(file, words)}")
     return have, refused
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from trl_compat.escaping import terminal
+
 
 @click.command(epilog="Example: trl-compat explain ppo-zero3-save")
 @click.argument("failure")
@@ -26,4 +28,4 @@ def explain(root: Path, failure: str) -> None:
     click.echo(click.style(advisory.title, bold=True))
     click.echo(f"{advisory.id} · {advisory.severity.replace('-', ' ')}")
     for heading, text in explanation.sections(advisory, document):
-        click.echo(f"\n{click.style(heading, bold=True)}\n{text}")
+        click.echo(f"\n{click.style(heading, bold=True)}\n{terminal.lines(text)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK
+from trl_compat.escaping import terminal
 
 
 @click.command(epilog='Example: trl-compat plan --from uv.lock --to "trl==1.12.*" --trainer GRPO')
@@ -61,5 +62,6 @@ def plan(
     found = planning.make(
         source, goal, conditions.values, records.shipped(), evidence.shipped(), ask
     )
-    click.echo(render(found, form), nl=False)
+    text = render(found, form)
+    click.echo(text if form == "json" else terminal.lines(text), nl=False)
     sys.exit(EXIT_FINDINGS if found.stages is None else EXIT_OK)

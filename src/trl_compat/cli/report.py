@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, BadInput
+from trl_compat.escaping import terminal
 
 if TYPE_CHECKING:
     from trl_compat import results
@@ -83,7 +84,7 @@ def _compare(old: Path, new: Path) -> None:
 
     found = changes.compare(_read(old), _read(new))
     for line in changes.lines(found):
-        click.echo(line)
+        click.echo(terminal.line(line))
     if changes.regressed(found):
         sys.exit(EXIT_FINDINGS)
 

@@ -47,7 +47,7 @@ def read_accelerate(path: Path, conditions: Conditions) -> None:
     if (device := _device(kind, data.get("use_cpu"))) is not None:
         conditions.say("device", (device,), who)
     ranks = data.get("num_processes")
-    if isinstance(ranks, int) and not isinstance(ranks, bool) and ranks > 0:
+    if isinstance(ranks, int) and not isinstance(ranks, bool) and 0 < ranks < 1_000_000:
         conditions.say("world_size", (ranks,), who)
     if kind == "DEEPSPEED":
         _deepspeed_part(path, _part(path, data, "deepspeed_config"), conditions)

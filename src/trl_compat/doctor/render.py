@@ -33,7 +33,7 @@ def render(reports: Sequence[Report], form: str, refused: Sequence[str] = ()) ->
             return "".join(f"{terminal.line(line)}\n" for r in reports for line in _text(r))
         case "markdown":
             lines = [line for report in reports for line in _markdown(report)]
-            lines += [f"> {markdown.inline(sentence)}\n" for sentence in refused]
+            lines += [f"> {markdown.paragraph(sentence)}\n" for sentence in refused]
             return "".join(f"{line}\n" for line in lines)
         case "json":
             data = {
@@ -151,7 +151,7 @@ def _markdown(report: Report) -> Iterator[str]:
     if report.nearest:
         yield f"Nearest stack that was run: {markdown.inline(report.nearest.sentence())}."
     for note in report.notes:
-        yield f"\n> {markdown.inline(note)}"
+        yield f"\n> {markdown.paragraph(note)}"
     yield ""
     if report.counted:
         yield "| failure | how bad | applies | what to do |"

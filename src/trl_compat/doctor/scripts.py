@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from trl_compat.doctor.conditions import Conditions
 from trl_compat.doctor.configs import nested
+from trl_compat.doctor.vocabulary import Vocabulary
 from trl_compat.errors import BadInput
 from trl_compat.sources import files
 
 RESERVED = ("trainer", "strategy", "zero_stage", "fsdp_version", "peft", "device", "world_size")
 # What may not happen, or not to everybody who comes by.
 BRANCHES = (ast.If, ast.IfExp, ast.Try, ast.While, ast.For, ast.Match, ast.BoolOp, ast.Lambda)
+# What a walk looks at, and what it need not go into.
+NOTED = (
+    *(ast.Call, ast.ImportFrom, ast.Import, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.AugAssign),
+    *(ast.Dict, ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.Return, ast.NamedExpr),
+)
+LEAVES = (ast.expr_context, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.cmpop, ast.alias)
+MOST_NODES = 60_000  # a training script has a few thousand
+MOST_MEANINGS = 20  # of one name
 PLAIN = ("Trainer", "Seq2SeqTrainer")  # transformers' own
 
 
@@ -39,8 +48,8 @@ def read(path: Path, conditions: Conditions) -> None:
     Raises:
         BadInput: no Python, or a contradiction to what was named elsewhere.
     """
-    script = _Script(_tree(path), conditions)
     who = str(path)
+    script = _Script(_tree(path), conditions.words, who)
     made, strangers = script.trainers()
     if strangers:
         said = ", ".join(sorted(strangers)[:5])
@@ -83,18 +92,18 @@ def _deepspeed(value: object, path: Path, conditions: Conditions) -> None:
 class _Script:
     """A script's calls, with names for what is imported or subclassed under another one."""
 
-    def __init__(self, tree: ast.Module, conditions: Conditions) -> None:
-        self.words = conditions.words
+    def __init__(self, tree: ast.Module, words: Vocabulary, who: str) -> None:
+        self.words, self.who = words, who
         self.calls: list[ast.Call] = []
         self.sure: set[int] = set()
         self.meant: dict[str, set[str]] = {}
         self.assigned: dict[str, list[ast.expr]] = {}
         self.set_later: set[str] = set()
         self.passed_on: list[str] = []
+        self.real: dict[str, frozenset[str]] = {}
         self._walk(tree)
         self.found = [
-            Call(frozenset(self._real(_simple(call.func))), call, id(call) in self.sure)
-            for call in self.calls
+            Call(self._real(_simple(call.func)), call, id(call) in self.sure) for call in self.calls
         ]
 
     def trainers(self) -> tuple[set[str], set[str]]:
@@ -153,13 +162,19 @@ class _Script:
     def _walk(self, tree: ast.Module) -> None:
         # Depth first, so that assignments come in the order in which they stand.
         todo: list[tuple[ast.AST, bool]] = [(tree, True)]
+        count = 0
         while todo:
             node, sure = todo.pop()
-            if sure:
+            count += 1
+            if count > MOST_NODES:
+                raise BadInput(f"{self.who}: too long for a training script; name what it does")
+            if isinstance(node, NOTED):
+                self._note(node)
+            if isinstance(node, ast.Call) and sure:
                 self.sure.add(id(node))
-            self._note(node)
             below = sure and not (isinstance(node, BRANCHES) and not _is_main(node))
-            todo += [(child, below) for child in reversed(list(ast.iter_child_nodes(node)))]
+            children = [c for c in ast.iter_child_nodes(node) if not isinstance(c, LEAVES)]
+            todo += [(child, below) for child in reversed(children)]
 
     def _note(self, node: ast.AST) -> None:
         named = (name for name in self._passed_on(node) if name.endswith("Trainer"))
@@ -204,20 +219,23 @@ class _Script:
                 given = []
         yield from map(_simple, given)
 
-    def _real(self, name: str) -> Iterable[str]:
+    def _real(self, name: str) -> frozenset[str]:
         """What a name stands for: the class that a class of the script extends, in the end."""
-        found, todo, seen = set(), [name], set()
-        while todo:
-            one = todo.pop()
-            if one in seen:
-                continue
-            seen.add(one)
-            bases = self.meant.get(one)
-            if bases is None or (self.words.trainer(one) is not None and one.endswith("Trainer")):
-                found.add(one)
-            else:
-                todo.extend(bases)
-        return found
+        if name not in self.real:
+            found, todo, seen = set(), [name], set()
+            while todo:
+                one = todo.pop()
+                if one in seen:
+                    continue
+                seen.add(one)
+                bases = self.meant.get(one)
+                if bases is None or (one.endswith("Trainer") and self.words.trainer(one)):
+                    found.add(one)
+                else:
+                    todo.extend(bases)
+            # A name for so many things stands for none of them.
+            self.real[name] = frozenset(found if len(found) <= MOST_MEANINGS else {name})
+        return self.real[name]
 
 
 def _is_main(node: ast.AST) -> bool:

@@ -157,9 +157,7 @@ class Vocabulary:
         if domain == (True, False) and read in (0, 1) and isinstance(read, int):
             return bool(read)
         words = [str(one).lower() if isinstance(one, bool) else str(one) for one in domain]
-        near = hint(str(value), words) if isinstance(domain[0], str) else ""
-        meant = f"; {near}" if near.startswith("did") else ""
-        raise BadInput(f"{who}: {name} is {either(words)}, not '{value}'{meant}")
+        raise BadInput(f"{who}: {name} is {either(words)}, not '{value}'")
 
 
 def _typed(value: Value) -> Value:

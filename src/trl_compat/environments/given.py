@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,8 @@ from trl_compat.environments.locks import (
     packages_of,
 )
 from trl_compat.environments.uv import uv_said
+from trl_compat.errors import BadInput
+from trl_compat.sources import files
 
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?:[^\n]*\\\n)*[^\n]*", re.M)
 HASH = re.compile(r"--hash=(\w+:\w+)")
@@ -99,13 +100,16 @@ def resolve(requirements: Sequence[str], as_of: datetime.date, interpreter: Inte
 
 def hashes_in(path: Path) -> Hashes:
     """The hashes in a lock file of any of the formats that :mod:`trl_compat.sources` reads."""
-    text = path.read_text(encoding="utf-8-sig")
     if path.suffix not in (".toml", ".lock"):
-        found = ((m["name"], m["version"], HASH.findall(m[0])) for m in ENTRY.finditer(text))
+        text = files.text_of(path)
+        found = [(m["name"], m["version"], HASH.findall(m[0])) for m in ENTRY.finditer(text)]
     else:
-        document = tomllib.loads(text)
+        document = files.toml_of(path)
         listed = document.get("package") or document.get("packages") or []
-        found = ((p["name"], p.get("version", ""), list(_file_hashes(p))) for p in listed)
+        try:
+            found = [(p["name"], p.get("version", ""), list(_file_hashes(p))) for p in listed]
+        except (AttributeError, KeyError, TypeError):
+            raise BadInput(f"{path}: its hashes are not where they should be; lock again") from None
     return {(canonicalize_name(n), v): sorted(set(hashes)) for n, v, hashes in found if hashes}
 
 

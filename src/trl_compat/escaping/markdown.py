@@ -19,7 +19,7 @@ BEGINNINGS = re.compile(r"^(?=[#>+=-])|^(\d+)(?=[.)])")
 def inline(text: str) -> str:
     """Text inside a line or a cell of a table."""
     safe = terminal.line(" ".join(text.split()))
-    safe = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = safe.replace("&", "&amp;").replace("<", "&lt;")
     return LINKS.sub("<!-- -->", SIGNS.sub(r"\\\g<0>", safe))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trl_compat.advisories import Catalogue, Reproduction
+from trl_compat.doctor.vocabulary import Vocabulary
 from trl_compat.errors import BadInput
 from trl_compat.matrix import Block, Stack
 from trl_compat.strategies import STRATEGIES, known
@@ -42,16 +42,15 @@ def usage(catalogue: Catalogue, trainers: Sequence[str], strategies: Sequence[st
     """The usage that a command line names; ``online-dpo`` and ``OnlineDPOTrainer`` are one.
 
     Raises:
-        BadInput: a trainer that no reproduction has, an unknown strategy.
+        BadInput: a trainer that does not exist, or that no reproduction has; an unknown strategy.
     """
-    there = {_plain(name): name for name in _trainers(catalogue)}
-    named = []
-    for trainer in trainers:
-        if _plain(trainer) not in there:
-            names = ", ".join(sorted(there.values()))
-            raise BadInput(f"--trainer {trainer}: no known failure has it; there are: {names}")
-        named.append(there[_plain(trainer)])
-    return Usage(tuple(named), known(strategies))
+    there = _trainers(catalogue)
+    words = Vocabulary({"trainer": frozenset(there)})
+    named = [name for text in trainers for name in words.read("trainer", text, "--trainer")]
+    if strangers := [str(name) for name in named if name not in there]:
+        there_are = ", ".join(sorted(there))
+        raise BadInput(f"--trainer {strangers[0]}: no known failure has it; there are: {there_are}")
+    return Usage(tuple(dict.fromkeys(map(str, named))), known(strategies))
 
 
 def blocks(
@@ -113,7 +112,3 @@ def _trainers(catalogue: Catalogue) -> set[str]:
             if trainer is not None:
                 found.add(str(trainer))
     return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("trainer")

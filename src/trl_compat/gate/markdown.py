@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trl_compat.escaping.markdown import block, code, inline, link, paragraph
 from trl_compat.gate import wording
 from trl_compat.gate.judgement import Rung
 from trl_compat.gate.report import FailureReport, GateReport, Seen
@@ -19,24 +20,25 @@ def render(report: GateReport) -> str:
 
 def _lines(report: GateReport) -> Iterator[str]:
     yield MARK
-    yield f"### {report.headline}"
+    yield f"### {inline(report.headline)}"
     yield ""
-    yield f"`{report.reference.given}` → `{report.candidate.given}`"
+    yield f"{code(report.reference.given)} → {code(report.candidate.given)}"
     if report.unresolvable:
         yield ""
-        yield f"> {_text(report.unresolvable)}"
+        yield f"> {paragraph(report.unresolvable)}"
     if gains := wording.gains(report):
         yield ""
-        yield f"{gains[0].upper()}{gains[1:]}."
+        yield f"{inline(gains[0].upper() + gains[1:])}."
     changed = [] if report.unresolvable else wording.changes(report)
     if changed:
         yield ""
-        yield from _table(("package", "reference", "candidate"), changed)
+        rows = [tuple(map(inline, row)) for row in changed]
+        yield from _table(("package", "reference", "candidate"), rows)
     loud = [f for f in report.failures if f.rung is not Rung.OK or f.ignored]
     if loud:
         yield ""
-        rows = [(wording.verdict(f), _name(f), *_told(f, report)) for f in loud]
-        yield from _table(("verdict", "failure", "what happens", "what to do"), rows)
+        told = [(inline(wording.verdict(f)), _name(f), *_told(f, report)) for f in loud]
+        yield from _table(("verdict", "failure", "what happens", "what to do"), told)
     for failure in loud:
         yield from _snippet(failure)
     if quiet := [f for f in report.failures if f not in loud]:
@@ -44,22 +46,22 @@ def _lines(report: GateReport) -> Iterator[str]:
         yield f"{Rung.OK.mark} ok: {', '.join(_name(f) for f in quiet)}"
     if notes := list(wording.notes(report)):
         yield ""
-        yield from (f"- {_text(note)}" for note in notes)
+        yield from (f"- {paragraph(note)}" for note in notes)
     yield from _cells(report)
     yield ""
-    yield f"<sub>{_text(wording.evidence(report))}; trl-compat {report.harness_version}</sub>"
+    yield f"<sub>{inline(wording.evidence(report))}; trl-compat {report.harness_version}</sub>"
 
 
 def _told(failure: FailureReport, report: GateReport) -> tuple[str, str]:
     happens = "<br>".join(
-        f"`{_text(group.where)}`{'' if group.rung is failure.rung else f' ({group.rung})'}: "
-        f"{_text(group.why)}"
+        f"{code(group.where)}{'' if group.rung is failure.rung else f' ({group.rung})'}: "
+        f"{inline(group.why)}"
         for group in wording.groups(failure)
         if group.rung is not Rung.OK
     )
-    sentences = [_text(sentence) for sentence in wording.todo(failure, report)]
+    sentences = [inline(sentence) for sentence in wording.todo(failure, report)]
     if failure.ignored is not None:
-        sentences.append(f"ignored: {_text(failure.ignored.reason)}")
+        sentences.append(f"ignored: {inline(failure.ignored.reason)}")
     return happens, "<br>".join(sentences) or failure.rung.action
 
 
@@ -71,21 +73,19 @@ def _snippet(failure: FailureReport) -> Iterator[str]:
         return
     yield ""
     opened = " open" if failure.stops else ""
-    yield f"<details{opened}><summary>The fix for {failure.failure}</summary>"
+    yield f"<details{opened}><summary>The fix for {inline(failure.failure)}</summary>"
     yield ""
-    yield "```python"
-    yield help_.snippet.rstrip()
-    yield "```"
+    yield from block(help_.snippet, "python")
     if help_.cost:
         yield ""
-        yield f"Cost: {_text(help_.cost)}"
+        yield f"Cost: {inline(help_.cost)}"
     yield ""
     yield "</details>"
 
 
 def _cells(report: GateReport) -> Iterator[str]:
     rows = [
-        (f.failure, p.variant, p.model, _seen(p.reference), _seen(p.candidate), str(p.rung))
+        tuple(map(inline, (f.failure, p.variant, p.model, *map(_seen, p.seen), str(p.rung))))
         for f in report.failures
         for p in f.places
     ]
@@ -104,17 +104,9 @@ def _seen(seen: Seen | None) -> str:
 
 
 def _name(failure: FailureReport) -> str:
-    return (
-        f"[{failure.failure}]({failure.reference_url})"
-        if failure.reference_url
-        else failure.failure
-    )
+    return link(failure.failure, failure.reference_url)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in (head, ["---"] * len(head), *rows):
         yield "| " + " | ".join(row) + " |"
-
-
-def _text(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -22,7 +22,7 @@ from trl_compat.environments import Unavailable, Unresolvable, cache, given, int
 from trl_compat.errors import BadInput
 from trl_compat.matrix import GIT, PACKAGES, Matrix, Stack, unknown
 from trl_compat.packages import REQUIRED_BY_TRL
-from trl_compat.sources import Source
+from trl_compat.sources import Source, files
 
 CURRENT = "current"
 THIS_PYTHON = ".".join(platform.python_version_tuple()[:2])
@@ -87,7 +87,7 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
             return Side(text, text, stack, locks.resolve(stack, interpreters.find(stack.python)))
         if text == CURRENT:
             return _of_source(text, sources.installed(asked.current), asked)
-        if Path(text).is_file() or (FILE.fullmatch(text) and "://" not in text):
+        if _is_there(text) or (FILE.fullmatch(text) and "://" not in text):
             return _of_source(text, sources.read(text), asked)
         return _of_requirements(text, _requirements(text, table), asked)
     except Unavailable as error:
@@ -97,6 +97,14 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
             what = unknown_release["what"]
             raise BadInput(f"{text}: {what} on the indexes that pip or uv look at here") from None
         raise NoSuchStack(str(error)) from None
+
+
+def _is_there(text: str) -> bool:
+    """Whether there is a file of that name; a long text is none that a file can have."""
+    try:
+        return Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _of_source(text: str, source: Source, asked: Asked) -> Side:
@@ -177,8 +185,8 @@ def _installable(pins: list[str]) -> list[str]:
 
 
 def _extras_in(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8-sig")
-    return re.findall(r"^\s*([\w.-]+\[[\w., -]+\])", text, re.M)
+    lines = (line.strip() for line in files.text_of(path).splitlines())
+    return [found[0] for line in lines if (found := re.match(r"[\w.-]+\[[\w., -]+\]", line))]
 
 
 def _requirements(text: str, table: Matrix) -> list[str]:

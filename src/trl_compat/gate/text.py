@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from trl_compat.escaping import terminal
 from trl_compat.gate import wording
 from trl_compat.gate.judgement import Rung
 from trl_compat.gate.report import FailureReport, GateReport, SideReport
@@ -14,7 +15,7 @@ WIDTH = 110
 
 def render(report: GateReport) -> str:
     """The report as plain text; the answer stands last, where one looks first."""
-    return "\n".join(_lines(report)) + "\n"
+    return "".join(f"{terminal.lines(line)}\n" for line in _lines(report))
 
 
 def _lines(report: GateReport) -> Iterator[str]:

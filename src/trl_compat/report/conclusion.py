@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
+from trl_compat.escaping.console import escape
 from trl_compat.outcomes import Outcome
 from trl_compat.report import tables
 from trl_compat.report.releases import fold

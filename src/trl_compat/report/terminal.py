@@ -17,7 +17,6 @@ from types import TracebackType
 import pytest
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -31,6 +30,7 @@ from rich.text import Text
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells import Cell
+from trl_compat.escaping.console import escape
 from trl_compat.outcomes import Observation, Outcome, Verdict
 from trl_compat.report import conclusion
 

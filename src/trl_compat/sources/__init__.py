@@ -15,7 +15,7 @@ from trl_compat.sources.source import Source
 
 __all__ = ["Source", "doubts", "installed", "read", "refuse_doubtful"]
 
-MOST = 20_000  # packages of a lock
+MOST = 10_000  # packages of a lock
 
 NOT_A_LOCK = {
     "pyproject.toml": "it holds ranges, not versions; lock it first, or check the environment",

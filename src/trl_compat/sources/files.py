@@ -24,8 +24,10 @@ from trl_compat.errors import BadInput
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MIB = 1 << 20
 LARGEST = 8 * MIB  # a lock of a thousand packages has one or two
-LARGEST_CONFIG = MIB // 4  # of accelerate or DeepSpeed; they have a few thousand bytes
-LARGEST_SCRIPT = MIB
+LARGEST_CONFIG = MIB // 16  # of accelerate or DeepSpeed; they have a few thousand bytes
+LARGEST_SCRIPT = MIB // 4
+MOST_VALUES = 150_000  # of a TOML file; a lock has a hundred for each package
+MOST_TABLES = 50_000
 DEEPEST = 50  # levels of a YAML document
 ALIASES = 10  # merged into one another, they multiply
 KEY_PARTS = 64
@@ -111,6 +113,8 @@ def toml_of(path: Path, where: str = "") -> dict[str, Any]:
         BadInput: as :func:`text_of`, or it is no TOML.
     """
     text = text_of(path, where)
+    if text.count("=") > MOST_VALUES or text.count("[") > MOST_TABLES:
+        raise BadInput(f"{where}{path}: more values than any lock of a stack has")
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= KEY_PARTS and LONG_KEY.search(line):
             raise BadInput(f"{where}{path}:{number}: a key of more than {KEY_PARTS} parts")
@@ -177,7 +181,9 @@ def yaml_in(text: str, name: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise BadInput(f"{name}{line}: not valid YAML") from None
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+    except BadInput:
+        raise
+    except Exception as error:  # PyYAML's constructors raise whatever happens to them
         raise BadInput(f"{name}: {_too_much(error, 'YAML')}") from None
 
 

@@ -8,7 +8,8 @@ from packaging.markers import InvalidMarker, Marker
 
 from trl_compat.errors import BadInput
 
-LONGEST = 2000
+LONGEST = 10_000
+MOST = 5000  # different ones in one run of a command
 
 
 def applies(text: str, where: str) -> bool:
@@ -17,11 +18,13 @@ def applies(text: str, where: str) -> bool:
     Raises:
         BadInput: it is no marker.
     """
+    if _evaluated.cache_info().misses > MOST:
+        raise BadInput(f"{where}: more than {MOST} different markers; no stack has so many")
     try:
         return _evaluated(text)
     except (InvalidMarker, ValueError, KeyError, TypeError, RecursionError):
         # packaging refuses more than it names: versions that are none, names that it does not know.
-        raise BadInput(f"{where}: a marker that is none; see PEP 508") from None
+        raise BadInput(f"{where}: a marker that pip would not read; see PEP 508") from None
 
 
 @lru_cache(maxsize=10_000)

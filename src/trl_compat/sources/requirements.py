@@ -31,7 +31,7 @@ SIGNS_OF_A_FREEZE = (
     *("tokenizers", "numpy", "pyyaml", "packaging", "multiprocess", "xxhash", "filelock"),
 )
 LONGEST = 4000  # characters of a requirement without its hashes
-MOST = 20_000  # requirements, with those of the files that are named
+MOST = 5000  # requirements, with those of the files that are named
 MOST_FILES = 100
 
 EXAMPLE = "write requirements as pip freeze prints them, e.g. trl==1.16.0"
@@ -124,6 +124,8 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Numbered lines without comments, continued lines joined."""
     started, parts = 0, list[str]()
     for number, raw in enumerate([*text.splitlines(), ""], 1):
+        if not raw and not parts:
+            continue
         started = started or number
         if raw.endswith("\\") and not raw.lstrip().startswith("#"):
             parts.append(raw[:-1])
