@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.version import Version
+
+from trl_compat import names
 from trl_compat.doctor.conditions import Named, needed, phrase
 from trl_compat.doctor.matching import can_concern
 from trl_compat.doctor.records import Record, Use, Value
+from trl_compat.doctor.vocabulary import SPELLINGS
+from trl_compat.nearest import either, plain
 
 STAGES = {"deepspeed": "zero_stage", "fsdp": "fsdp_version"}
 
@@ -24,27 +29,46 @@ class Asked:
     Attributes:
         what: in words; empty where nothing was named.
         known: how many known failures can concern it, on some versions.
-        unseen: the parts of it, in words, of which nothing was ever run and no failure is known;
-            ``all_unseen`` that this is all of it.
+        unseen: the parts of it, in words, of which nothing was ever run and no failure is known.
+        void: why nothing can be said of all of it, as a sentence; empty where something can.
+        gaps: the same for parts of it.
     """
 
     what: str
     known: int
     unseen: tuple[str, ...]
-    all_unseen: bool
+    void: str
+    gaps: tuple[str, ...]
 
 
-def of(named: Named, records: Mapping[str, Record], uses: Sequence[Use]) -> Asked:
-    """How much is known of what was named."""
+def of(
+    named: Named, trl: Version | None, records: Mapping[str, Record], uses: Sequence[Use]
+) -> Asked:
+    """How much is known of what was named, for a release of TRL."""
     concerned = [record for record in records.values() if can_concern(record, named)]
     parts = list(_parts(named))
     unseen = [part for part in parts if not _seen(part, concerned, uses)]
-    return Asked(
-        what=phrase(named),
-        known=len(concerned),
-        unseen=tuple(phrase({n: [v] for n, v in part.items()}) for part in unseen),
-        all_unseen=bool(parts) and len(unseen) == len(parts),
-    )
+    words = tuple(phrase({n: [v] for n, v in part.items()}) for part in unseen)
+    lacking = dict(_not_there(trl, named)) if trl is not None else {}
+    void, gaps = "", (*lacking.values(), *(f"nothing was ever run for {one}" for one in words))
+    if parts and len(unseen) == len(parts):
+        void, gaps = f"nothing was ever run for {either(words)}", tuple(lacking.values())
+    elif lacking and len(lacking) == len(named["trainer"]):
+        void, gaps = "; ".join(lacking.values()), gaps[len(lacking) :]
+    return Asked(phrase(named), len(concerned), words, void, gaps)
+
+
+def _not_there(trl: Version, named: Named) -> Iterator[tuple[str, str]]:
+    """The named trainers that a release of TRL has no more, or not yet, each with the sentence."""
+    listed = names.known()
+    by_plain = {plain(SPELLINGS.get(name, name)): one for name, one in listed.trainers.items()}
+    for trainer in map(str, named.get("trainer", ())):
+        one = by_plain.get(plain(trainer))
+        if one is None or trl > Version(listed.newest):
+            continue
+        if not Version(one.since) <= trl <= Version(one.until):
+            end = "on" if one.until == listed.newest else f"to {one.until}"
+            yield trainer, f"TRL {trl} has no {trainer} trainer (others do, from {one.since} {end})"
 
 
 def _parts(named: Named) -> Iterator[dict[str, Value]]:

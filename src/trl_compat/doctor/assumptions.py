@@ -10,14 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from packaging.version import Version
-
-from trl_compat import names
 from trl_compat.doctor.conditions import NEEDS, WORDS, Named
 from trl_compat.doctor.matching import matches
 from trl_compat.doctor.records import Record
-from trl_compat.doctor.vocabulary import SPELLINGS
-from trl_compat.nearest import plain
 from trl_compat.sources.source import Source
 
 NAMING = {"deepspeed": "--strategy deepspeed", "peft": "--peft"}
@@ -40,7 +35,7 @@ def of(source: Source, named: Named) -> tuple[Source, tuple[str, ...]]:
 
 
 def missing(source: Source, named: Named, records: Mapping[str, Record]) -> Iterator[str]:
-    """What is not in a source and would matter; trainers that its TRL does not have."""
+    """What is not in a source and would matter."""
     for (name, _), package in NEEDS.items():
         if source.kind == "environment" or name in named or not source.absent(package):
             continue
@@ -53,23 +48,4 @@ def missing(source: Source, named: Named, records: Mapping[str, Record]) -> Iter
             yield (
                 f"there is no {package} in {source.name}; if it is installed besides, up to {more} "
                 f"more known failures count: {NAMING[package]}"
-            )
-    version = source.version("trl")
-    if version is not None:
-        yield from _not_there(version, named)
-
-
-def _not_there(version: Version, named: Named) -> Iterator[str]:
-    """A named trainer that the release has no more, or not yet."""
-    listed = names.known()
-    by_plain = {plain(SPELLINGS.get(name, name)): one for name, one in listed.trainers.items()}
-    for trainer in named.get("trainer", ()):
-        one = by_plain.get(plain(str(trainer)))
-        if one is None or version > Version(listed.newest):
-            continue
-        if not Version(one.since) <= version <= Version(one.until):
-            end = "on" if one.until == listed.newest else f"to {one.until}"
-            yield (
-                f"TRL {version} has no {trainer} trainer (it is there from {one.since} {end}): "
-                "of that, this says nothing"
             )

@@ -147,8 +147,7 @@ def examine(
 ) -> Report:
     """Looks up every record; the worst comes first."""
     known = known or shipped()
-    asked_of = asked.of(named, known.records, known.uses)
-    unseen = () if asked_of.all_unseen else asked_of.unseen
+    asked_of = asked.of(named, source.version("trl"), known.records, known.uses)
     have, assumed = assumptions.of(source, named)
     found = []
     for record in known.records.values():
@@ -168,7 +167,7 @@ def examine(
             *doubts(source),
             *assumed,
             *assumptions.missing(source, named, known.records),
-            *(f"nothing was ever run for {part}: of that, this says nothing" for part in unseen),
+            *(f"{gap}: of that, this says nothing" for gap in asked_of.gaps),
             *notes,
         ),
         ignored=ignored or {},
@@ -178,7 +177,7 @@ def examine(
 def _diagnosis(
     record: Record, found: list[Match], source: Source, named: Named, known: Known
 ) -> Diagnosis:
-    status, cases = _status(record, found, source, named, known.words)
+    status, cases = status_of(record, found, source, named, known.words)
     mine = list(dict.fromkeys(id(m) for case in cases for m in case.matches))
     shown = [match for match in found if id(match) in mine]
     when = dict.fromkeys(_clause(case, status) for case in cases)
@@ -197,7 +196,7 @@ def _diagnosis(
     )
 
 
-def _status(
+def status_of(
     record: Record, found: list[Match], source: Source, named: Named, words: Vocabulary
 ) -> tuple[Status, Sequence[Settled]]:
     """The strongest status that the blocks together have, and the cases that have it."""

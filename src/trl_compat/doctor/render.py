@@ -11,7 +11,6 @@ from trl_compat import releases
 from trl_compat.doctor.diagnosis import FOUND, SEVERITY_WORDS, Diagnosis, Report, Status
 from trl_compat.errors import BadInput
 from trl_compat.escaping import markdown, terminal
-from trl_compat.nearest import either
 from trl_compat.packages import PACKAGES
 from trl_compat.sources import files
 from trl_compat.sources.source import Source, shown
@@ -78,10 +77,9 @@ def headline(report: Report) -> str:
     """How many of the failures that are known of what was asked apply; never just "nothing"."""
     asked, counts = report.asked, {s: sum(d.status is s for d in report.counted) for s in Status}
     of = f" that can concern {asked.what}" if asked.what else ""
-    if not report.counted and asked.all_unseen:
-        besides = f"0 of {asked.known} known failures that do not depend on it apply"
-        only = f" ({besides})" if asked.known else ""
-        return f"nothing was ever run for {either(asked.unseen)}: this says nothing about it{only}"
+    if not report.counted and asked.void:
+        besides = f"0 of {asked.known} known failures that can concern it apply"
+        return f"{asked.void}: this says nothing about it{f' ({besides})' if asked.known else ''}"
     total = f"{asked.known} known failure{'' if asked.known == 1 else 's'}{of}"
     parts = [f"{counts[Status.APPLIES]} of {total} {_verb(counts[Status.APPLIES])}"]
     if counts[Status.APPLIES_IF]:
@@ -92,7 +90,7 @@ def headline(report: Report) -> str:
         parts.append(f"of {counts[Status.CANNOT_TELL]} it cannot be told")
     if ignored := len(_ignored(report)):
         parts.append(f"{ignored} ignored")
-    return ", ".join(parts)
+    return ", ".join(parts) + (f"; {asked.void}" if asked.void else "")
 
 
 def _verb(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,11 +10,8 @@ from urllib.parse import quote
 def relative(path: str) -> str:
     """A path from here, with slashes; of a file that lies elsewhere the name alone."""
     given, here = Path(path), Path.cwd()
-    whole = here / given
-    for one, base in ((whole, here), (whole.resolve(), here.resolve())):
-        if one.is_relative_to(base) and ".." not in one.relative_to(base).parts:
-            return one.relative_to(base).as_posix()
-    return given.name
+    whole = Path(os.path.normpath(here / given))
+    return whole.relative_to(here).as_posix() if whole.is_relative_to(here) else given.name
 
 
 def reference(path: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from packaging.version import Version
+
 from trl_compat import releases
 from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
@@ -17,7 +19,12 @@ def doubts(source: Source) -> tuple[str, ...]:
         if version is None:
             continue
         doubt = known.doubt(package, version)
-        if doubt is None and version > known.of(package)[-1]:
+        if _own_build(package, version):
+            doubt = (
+                f"{package} {version} is a build from between two releases: what only one of them "
+                "has cannot be told"
+            )
+        elif doubt is None and version > known.of(package)[-1]:
             doubt = (
                 f"{package} {version} is newer than the newest known release, "
                 f"{known.newest(package)} (as of {known.as_of}): ranges without an end may not hold"
@@ -36,6 +43,16 @@ def refuse_doubtful(source: Source) -> None:
     """
     for package in PACKAGES:
         version = source.version(package)
-        doubt = version and releases.known().doubt(package, version)
+        if version is None or _own_build(package, version):
+            continue
+        doubt = releases.known().doubt(package, version)
         if doubt and source.path is not None:
             raise BadInput(f"{source.name}: {doubt}")
+
+
+def _own_build(package: str, version: Version) -> bool:
+    """Whether it is a vendor's build of what was no release, such as NVIDIA's 2.6.0a0+ecf3bae."""
+    listed = releases.known()
+    return (
+        version.is_prerelease and version.local is not None and not listed.exists(package, version)
+    )

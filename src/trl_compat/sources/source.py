@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,9 +206,12 @@ class Pins:
                 is also asked for.
         """
         there = {*self.versions, *self.commits, *self.ranges}
+        here = f"here (Python {platform.python_version()}, {sys.platform})"
         for package in PACKAGES:
-            if package in self.elsewhere and package not in there:
-                self.note(f"{package} is left out: its marker does not hold on this machine")
+            if package in self.elsewhere and package in there:
+                self.note(f"{package} is another one where other markers hold than {here}")
+            elif package in self.elsewhere:
+                self.note(f"{package} is left out: its marker does not hold {here}")
         unpinned: dict[str, str] = {}
         for package, specifiers in self.ranges.items():
             joined = SpecifierSet(",".join(s for s in specifiers if s))
