@@ -99,7 +99,7 @@ def the_script() -> str:
         (
             {"REFERENCE": "a b.lock", "CANDIDATE": "$(touch x)", "TRAINERS": "GRPO SFT"},
             "--project|ACTION|gate|--reference|a b.lock|--candidate|$(touch x)|--summary|s.md|"
-            "--trainer|GRPO|--trainer|SFT",
+            "--trainer|GRPO SFT",
         ),
         (
             {"STRATEGIES": "zero3", "FAILURES": "ppo-zero3-save"},
@@ -108,7 +108,7 @@ def the_script() -> str:
         ),
         (
             {"COMMAND": "doctor", "FILES": "a.lock b.lock", "SCRIPT": "my train.py"},
-            "doctor|a.lock|b.lock|--format|github|--script|my train.py",
+            "doctor|--format|github|--script|my train.py|--|a.lock|b.lock",
         ),
     ],
 )
