@@ -12,7 +12,10 @@ from tests.harness.test_doctor import JSON, NEW, OLD, doctor, ids
 from trl_compat import names
 from trl_compat.doctor import records, vocabulary
 from trl_compat.doctor.conditions import Conditions
+from trl_compat.doctor.matching import matches
+from trl_compat.doctor.records import Value
 from trl_compat.errors import BadInput
+from trl_compat.sources.source import Source
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,18 @@ def test_which_of_several_things_go_together_is_not_guessed(tmp_path: Path) -> N
     (found,) = (d for d in report["diagnoses"] if d["id"] == "ppo-zero3-save")
     assert found["status"] == "applies-if"
     assert found["when"] == ["you use the PPO trainer with DeepSpeed ZeRO stage 3"]
+
+
+def test_what_is_chosen_of_one_thing_is_certain_and_of_two_is_open() -> None:
+    versions = {"trl": "0.12.2", "transformers": "4.46.3", "deepspeed": "0.15.2"}
+    source = Source("x", "x", versions={**versions, "accelerate": "0.34.2"})
+    record = records.shipped_record("ppo-zero3-save")
+    one: dict[str, tuple[Value, ...]] = {"trainer": ("PPO", "SFT"), "zero_stage": (3,)}
+    (match,) = matches(record, source, one)
+    assert (match.chosen, "trainer" in match.unnamed) == ({"trainer": ["PPO"]}, False)
+    (match,) = matches(record, source, {**one, "zero_stage": (2, 3)})
+    assert match.chosen == {}
+    assert {n: match.unnamed[n] for n in one} == {"trainer": ["PPO"], "zero_stage": [3]}
 
 
 def test_a_trainer_behind_a_blank_is_no_file(tmp_path: Path) -> None:

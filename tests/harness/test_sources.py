@@ -82,6 +82,8 @@ def test_a_freeze_is_complete(tmp_path: Path) -> None:
         f"trl @ git+ssh://git@github.com/huggingface/trl@{COMMIT}",
         f"-e git+https://github.com/huggingface/trl@{COMMIT}#egg=trl",
         f"git+https://github.com/huggingface/trl@{COMMIT}#egg=trl",
+        f"git+https://github.com/huggingface/trl.git@{COMMIT}",
+        f"-e git+https://github.com/huggingface/trl@{COMMIT}",
     ],
 )
 def test_a_commit_is_a_version_of_its_own(tmp_path: Path, line: str) -> None:
