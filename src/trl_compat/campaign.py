@@ -67,9 +67,10 @@ class Campaign:
         self.matrix = matrix.load(self.project.matrix_file)
         self.catalogue = advisories.load(self.project.advisories, self.project.reproductions)
         self.store = Store(self.project.state)
-        self.runtime_digest = bundle.digest()
+        self._bundle = bundle.contents()
         self._locks: dict[str, str] = {}
-        self._digests: dict[Path, str] = {}
+        self._sources: dict[Path, bytes] = {}
+        self._bundle_digests: dict[tuple[Path, str | None], str] = {}
         self._stack: str | None = None
         self._runner: StackRunner | None = None
         self._environment: build.Environment | None = None
@@ -92,20 +93,28 @@ class Campaign:
 
     def key(self, cell: Cell, lock_sha256: str) -> str:
         """The content key under which the cell would be observed now."""
+        reproduction = self.reproduction(cell)
         return content_key(
             cell,
             lock_sha256=lock_sha256,
             conditions=self.conditions(cell),
-            reproduction_digest=self._digest(self.reproduction(cell)),
+            reproduction_digest=hashlib.sha256(self._source(reproduction)).hexdigest(),
             model_digest=self.order.models[cell.model],
-            runtime_digest=self.runtime_digest,
-            fix_digest=bundle.fix_digest(cell.entry),
+            bundle_digest=self._bundle_digest(reproduction, cell.entry),
         )
 
-    def _digest(self, module: Path) -> str:
-        if module not in self._digests:
-            self._digests[module] = hashlib.sha256(module.read_bytes()).hexdigest()
-        return self._digests[module]
+    def _source(self, module: Path) -> bytes:
+        if module not in self._sources:
+            self._sources[module] = module.read_bytes()
+        return self._sources[module]
+
+    def _bundle_digest(self, reproduction: Path, entry: str | None) -> str:
+        """The digest of what a cell can import of ours."""
+        key = (reproduction, entry)
+        if key not in self._bundle_digests:
+            found = bundle.digest(self._bundle, self._source(reproduction), entry)
+            self._bundle_digests[key] = found
+        return self._bundle_digests[key]
 
     def known(self, cell: Cell) -> CellRecord | None:
         """The record of a cell if nothing changed since; looks at the cache, resolves nothing."""

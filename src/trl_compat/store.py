@@ -105,8 +105,7 @@ def content_key(
     conditions: dict[str, object],
     reproduction_digest: str,
     model_digest: str,
-    runtime_digest: str,
-    fix_digest: str,
+    bundle_digest: str,
 ) -> str:
     """Digest of everything that can change what is observed in a cell.
 
@@ -118,9 +117,8 @@ def content_key(
         json.dumps(conditions, sort_keys=True),
         reproduction_digest,
         model_digest,
-        runtime_digest,
+        bundle_digest,
         cell.entry or "",
-        fix_digest,
         cell.device,
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
