@@ -11,6 +11,7 @@ import nox
 
 # nox makes its environments with uv, which should look where the user's pip does.
 sys.path.insert(0, str(Path(__file__).parent / "src"))
+from trl_compat import rerun
 from trl_compat.environments.settings import uv_environment
 from trl_compat.stack_names import stack_names
 
@@ -30,11 +31,17 @@ def install(session: nox.Session, extras: str = "") -> None:
         done.write_text(wanted)
 
 
+def ours(session: nox.Session, *words: str) -> None:
+    """Runs the console script, which then says what to paste in the words of who called nox."""
+    called = rerun.nox_words(sys.argv[0], session.invoked_from)
+    session.run("trl-compat", *words, env={rerun.STARTED_BY: called})
+
+
 @nox.session
 def matrix(session: nox.Session) -> None:
     """Run cells, write reports/, print the table; options after --, see -- --help."""
     install(session)
-    session.run("trl-compat", "matrix", *session.posargs)
+    ours(session, "matrix", *session.posargs)
 
 
 @nox.session
@@ -42,21 +49,21 @@ def matrix(session: nox.Session) -> None:
 def stack(session: nox.Session, name: str) -> None:
     """One stack alone: nox -s "stack(trl-0.12.2)"."""
     install(session)
-    session.run("trl-compat", "matrix", "--stack", name, *session.posargs)
+    ours(session, "matrix", "--stack", name, *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """The same cells the plain way and ours, in one run; prints a table."""
     install(session)
-    session.run("trl-compat", "bench", *session.posargs)
+    ours(session, "bench", *session.posargs)
 
 
 @nox.session
 def gate(session: nox.Session) -> None:
     """May I upgrade? nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
     install(session)
-    session.run("trl-compat", "gate", *session.posargs)
+    ours(session, "gate", *session.posargs)
 
 
 @nox.session

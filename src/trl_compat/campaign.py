@@ -37,6 +37,7 @@ class Order(BaseModel):
         preload: False starts every cell by plain ``torchrun``.
         repeat: how often each cell is run.
         confirm: the cells have surprised; run each once more, by plain ``torchrun``.
+        run: the id of the run of the command that this is a part of.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,6 +52,7 @@ class Order(BaseModel):
     preload: bool = True
     repeat: int = 1
     confirm: bool = False
+    run: str = ""
 
     @property
     def project(self) -> Project:
@@ -155,9 +157,14 @@ class Campaign:
             unavailable = isinstance(self._failed, Unavailable)
             outcome = Outcome.UNAVAILABLE if unavailable else Outcome.UNRESOLVABLE
             seen = unsound(outcome, str(self._failed), world_size=cell.world_size)
-            return self._keep(
-                CellRecord(key="", cell_id=cell.id, surroundings=None, observations=(seen,)), cell
+            nothing = CellRecord(
+                key="",
+                cell_id=cell.id,
+                surroundings=None,
+                observations=(seen,),
+                run=self.order.run,
             )
+            return self._keep(nothing, cell)
         launch = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
         record = CellRecord(
             key=self.key(cell, environment.lock.sha256),
@@ -166,6 +173,7 @@ class Campaign:
                 lock_sha256=environment.lock.sha256, packages=environment.lock.packages
             ),
             observations=tuple(self._observe(cell, launch) for _ in range(self.order.repeat)),
+            run=self.order.run,
         )
         return self._keep(record, cell)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +10,7 @@ from trl_compat.advisories import Catalogue, Remedy, WrongFix
 from trl_compat.expectations import Expectation, applicable_fixes, expect
 from trl_compat.matrix import Block, Matrix, choose
 from trl_compat.outcomes import Outcome
+from trl_compat.rerun import PLAINLY, Again
 
 UNFIXED = "none"
 
@@ -52,14 +52,17 @@ class Cell(Place):
         """Sort key inside a stack: a control before the cells that it vouches for."""
         return (self.failure, self.model, not self.is_control, self.variant, self.fix or "")
 
-    def command(self, matrix_file: str = "matrix.yaml") -> str:
-        """The one line that runs exactly this cell again."""
+    def command(self, again: Again = PLAINLY, *, torchrun: bool = False) -> str:
+        """The one line that runs exactly this cell again, with its control.
+
+        Args:
+            again: how its run was started.
+            torchrun: plain ``torchrun`` started its ranks because that was asked for.
+        """
         options = ["--stack", self.stack, "--failure", self.failure, "--variant", self.variant]
         options += ["--model", self.model, "--world-size", str(self.world_size)]
         options += ["--device", self.device, "--fix", self.fix or UNFIXED, "--fresh"]
-        if matrix_file != "matrix.yaml":
-            options += ["--matrix", matrix_file]
-        return f"nox -s matrix -- {shlex.join(options)}"
+        return again.line(options, torchrun=torchrun)
 
 
 class NotRun(BaseModel):

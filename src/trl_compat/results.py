@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import trl_compat
 from trl_compat.errors import BadInput
@@ -46,6 +46,27 @@ class StackResult(Part):
     as_of: str
     lock_sha256: str | None
     packages: dict[str, str]
+
+
+class RunResult(Part):
+    """A run of the command, of which cells of the document are.
+
+    Attributes:
+        id: what cells call it.
+        started_at: when it began, as of every cell; RFC 3339.
+        ended_at: when its results were written; None if it was killed before.
+        command: the line that was run.
+        note: what a reader has to know of it.
+    """
+
+    id: str
+    started_at: str
+    ended_at: str | None
+    command: str
+    profile: str
+    host: Host
+    harness_version: str
+    note: str = ""
 
 
 class Signature(Part):
@@ -83,6 +104,7 @@ class CellResult(Part):
         evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
         log: path under reports/.
         command: one line that runs exactly this cell again.
+        run: the id of the run that it was observed in; None if that is not known.
     """
 
     id: str
@@ -116,6 +138,7 @@ class CellResult(Part):
     attempts: list[Attempt]
     log: str | None
     command: str
+    run: str | None = None
 
 
 class NotRunResult(Part):
@@ -126,10 +149,22 @@ class NotRunResult(Part):
     variant: str
     model: str
     reason: str
+    run: str | None = None
+
+
+# Of a file that was written before runs were kept apart: its head tells of one only.
+OF_THE_HEAD = "the last of the runs that these cells are of; some may be of earlier ones"
 
 
 class Results(Part):
-    """The whole file."""
+    """The whole file.
+
+    The head (command, profile, host, harness version) is that of the last run; the cells of
+    earlier ones stand beside those of the last, and each says by ``run`` which one it is of.
+
+    Attributes:
+        runs: those that cells are of, oldest first; None in a file from before they were kept.
+    """
 
     schema_version: Literal[1] = 1
     generated_at: str
@@ -141,6 +176,37 @@ class Results(Part):
     cells: list[CellResult]
     not_run: list[NotRunResult] = Field(default_factory=list)
     summary: dict[str, int]
+    runs: list[RunResult] | None = None
+
+    @model_validator(mode="after")
+    def _runs_are_there(self) -> Results:
+        known = {run.id for run in self.runs or ()}
+        named = {cell.run for cell in self.cells} | {left.run for left in self.not_run}
+        named.discard(None)
+        if lacking := sorted(str(name) for name in named - known):
+            raise ValueError(f"a cell is of run '{lacking[0]}', which is not among the runs")
+        return self
+
+    @property
+    def all_runs(self) -> list[RunResult]:
+        """The runs that cells are of; of a file from before they were kept, what its head says."""
+        if self.runs is not None or not self.cells:
+            return self.runs or []
+        first = min(cell.started_at for cell in self.cells)
+        head = RunResult(
+            id=f"before-{self.generated_at}",
+            started_at=first,
+            ended_at=self.generated_at,
+            note=OF_THE_HEAD,
+            **{n: getattr(self, n) for n in ("command", "profile", "host", "harness_version")},
+        )
+        return [head]
+
+    def run_of(self, part: CellResult | NotRunResult) -> RunResult | None:
+        """The run that a cell is of; None if that is not known."""
+        if self.runs is None:
+            return self.all_runs[0] if self.cells else None
+        return next((run for run in self.runs if run.id == part.run), None)
 
 
 def read(path: Path) -> Results | None:
@@ -166,9 +232,21 @@ def write(path: Path, results: Results) -> None:
     """Writes results atomically, scrubbed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
-    text = json.dumps(results.model_dump(mode="json"), indent=1, ensure_ascii=False)
-    draft.write_text(scrub(text) + "\n", encoding="utf-8")
+    data = _scrubbed(results.model_dump(mode="json"))
+    draft.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     draft.replace(path)
+
+
+def _scrubbed(data: Any, key: str = "") -> Any:
+    match data:
+        case dict():
+            return {name: _scrubbed(value, name) for name, value in data.items()}
+        case list():
+            return [_scrubbed(value, key) for value in data]
+        case str():
+            return scrub_command(data) if key == "command" else scrub(data)
+        case _:
+            return data
 
 
 def summary(cells: Iterable[CellResult]) -> dict[str, int]:
@@ -181,20 +259,32 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+HOME = r"/(?:home|Users)/[^/\s\"':]+|/root(?=/)"
+TOKEN = (re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA)[A-Za-z0-9_-]{8,}"), "<token>")
 # Paths are cut down to where they mean the same on every machine.
 ANCHORS = r"site-packages|tests/reproductions|tiny_models|lib/python3\.\d+|environments"
 SCRUBBED = (
     (re.compile(rf"(?:/[\w.@+~-]+)+/(?=(?:{ANCHORS})/)"), ""),
     (re.compile(r"/[^\s\"':,)]*?/trl-compat-\w+"), "<cell>"),
-    (re.compile(r"/(?:home|Users)/[^/\s\"':]+|/root(?=/)"), "~"),
+    (re.compile(HOME), "~"),
     (re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders)/[^\s\"':,)]*"), "<tmp>"),
-    (re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA)[A-Za-z0-9_-]{8,}"), "<token>"),
+    TOKEN,
 )
+IN_COMMANDS = ((re.compile(rf"(?<![\w.~-])(?:{HOME})"), "~"), TOKEN)
 
 
 def scrub(text: str) -> str:
     """The text without home folders, temporary folders, host name and anything like a token."""
-    for pattern, substitute in SCRUBBED:
+    return _without(text, SCRUBBED)
+
+
+def scrub_command(text: str) -> str:
+    """A line to paste without what is private; its other paths stay, or it would not run."""
+    return _without(text, IN_COMMANDS)
+
+
+def _without(text: str, patterns: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, substitute in patterns:
         text = pattern.sub(substitute, text)
     name = socket.gethostname()
     return text.replace(name, "<host>") if len(name) > 4 else text

@@ -33,6 +33,7 @@ class CellRecord(BaseModel):
     Attributes:
         observations: one, or as many as were asked for (``--repeat``).
         confirmation: the run alone by plain ``torchrun`` after an outcome that surprised.
+        run: the id of the run of the command that made the observations (see ``runs``).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,6 +43,7 @@ class CellRecord(BaseModel):
     surroundings: Surroundings | None
     observations: tuple[Observation, ...] = Field(min_length=1)
     confirmation: Observation | None = None
+    run: str = ""
 
     @property
     def attempts(self) -> tuple[Observation, ...]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.test_outcomes import observed, record
-from trl_compat import advisories, matrix
+from trl_compat import advisories, matrix, rerun
 from trl_compat.cells import Selection, plan
 from trl_compat.errors import BadInput
+from trl_compat.rerun import Again
 from trl_compat.results import scrub
 from trl_compat.store import CellRecord, Store
 
@@ -76,7 +77,9 @@ def load(folder: Path) -> tuple[matrix.Matrix, advisories.Catalogue]:
 def test_every_command_of_a_plan_is_one_shell_word_per_argument(project_folder: Path) -> None:
     planned = plan(*load(project_folder), Selection())
     for cell in planned.cells:
-        words = shlex.split(cell.command("a folder/$(x).yaml"))
+        words = shlex.split(
+            cell.command(Again(more=f"--matrix {rerun.shown(Path('a folder/$(x).yaml'))}"))
+        )
         assert words[-1] == "a folder/$(x).yaml"
         assert set(cell.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789.+-_")
 

@@ -36,6 +36,7 @@ def keep(order: Order, cell: Cell, seen: Observation, key: str | None = None) ->
         cell_id=cell.id,
         surroundings=LOCK,
         observations=(seen,),
+        run=order.run,
     )
     campaign.store.write(kept)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def gate(
     Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
     reference passes; 2: wrong usage or bad input; 70: the harness failed.
     """
-    from trl_compat import matrix_run, project
+    from trl_compat import matrix_run, project, rerun
     from trl_compat.execution.watch import Limits
     from trl_compat.gate import output, run, sides
     from trl_compat.host import stacks_at_a_time
@@ -114,7 +113,8 @@ def gate(
         jobs=jobs,
         fresh=fresh,
         limits=Limits(memory=memory_share(jobs)),
-        command=shlex.join(["trl-compat", *sys.argv[1:]]),
+        command=rerun.this_command(),
+        start=rerun.start("matrix", root),
         summary=False,
     )
     found = run.run(where, request, options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
@@ -69,7 +68,7 @@ def matrix(
     Exit code 0: every cell is as its advisory says; 1: one deviates; 2: wrong usage or bad input;
     70: the harness failed.
     """
-    from trl_compat import matrix_run, project
+    from trl_compat import matrix_run, project, rerun
     from trl_compat.cells import Selection
     from trl_compat.execution.watch import Limits
     from trl_compat.host import stacks_at_a_time
@@ -96,7 +95,8 @@ def matrix(
         repeat=repeat,
         preload=not torchrun,
         verbosity=int(verbose) - int(quiet),
-        command=shlex.join(["trl-compat", *sys.argv[1:]]),
+        command=rerun.this_command(),
+        start=rerun.start("matrix", root),
     )
     where = project.at(root, matrix=matrix_file, reports=reports)
     sys.exit(matrix_run.run(where, selection, options))

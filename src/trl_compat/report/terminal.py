@@ -33,6 +33,7 @@ from trl_compat.cells import Cell
 from trl_compat.escaping.console import escape
 from trl_compat.outcomes import Observation, Outcome, Verdict
 from trl_compat.report import conclusion
+from trl_compat.rerun import PLAINLY, Again
 
 Describe = Callable[[str], tuple[Cell, Verdict, Observation, bool]]
 QUIET, NORMAL, VERBOSE = -1, 0, 1
@@ -47,6 +48,7 @@ class Display:
         describe: from a cell's id to its cell, verdict, latest run, and whether it agrees.
         verbosity: ``QUIET`` shows deviations only, ``VERBOSE`` also beginnings and what was raised.
         reports: where the reports are written.
+        again: how a cell of this run is run again.
         console: where to print; the standard output by default.
     """
 
@@ -58,11 +60,12 @@ class Display:
         describe: Describe,
         verbosity: int = NORMAL,
         reports: Path = Path("reports"),
+        again: Again = PLAINLY,
         console: Console | None = None,
     ) -> None:
         self.console = console or standard_output()
         self._total, self._reused, self._describe = total, reused, describe
-        self._verbosity, self._reports = verbosity, reports
+        self._verbosity, self._reports, self._again = verbosity, reports, again
         self._done = 0
         self._begun = time.monotonic()
         self._running: dict[str, float] = {}
@@ -164,7 +167,7 @@ class Display:
         if self._verbosity > QUIET or not agreed:
             self._print_cell(cell, verdict, seen.seconds)
         if not agreed:
-            for line in what_matters(cell, verdict):
+            for line in what_matters(cell, verdict, self._again):
                 self.console.print(f"      {escape(line)}", soft_wrap=True)
         elif self._verbosity >= VERBOSE and verdict.error is not None:
             self.console.print(f"      [dim]{escape(raised(verdict))}[/]", soft_wrap=True)
@@ -245,7 +248,7 @@ def raised(verdict: Verdict) -> str:
     return f"{verdict.error['exception']}: {short} ({verdict.error['where']})"
 
 
-def what_matters(cell: Cell, verdict: Verdict) -> list[str]:
+def what_matters(cell: Cell, verdict: Verdict, again: Again) -> list[str]:
     """The three lines of a cell that deviates."""
     predicted = cell.expectation
     more = predicted.symptom or predicted.masked_by
@@ -257,5 +260,5 @@ def what_matters(cell: Cell, verdict: Verdict) -> list[str]:
     return [
         f"{expected}, is {verdict.outcome}{reason}",
         raised(verdict),
-        f"again: {cell.command()}",
+        f"again: {cell.command(again)}",
     ]
