@@ -121,7 +121,16 @@ class Campaign:
     def known(self, cell: Cell) -> CellRecord | None:
         """The record of a cell if nothing changed since; looks at the cache, resolves nothing."""
         lock_sha256 = self._kept_lock(cell.stack)
-        return self.store.current(cell, self.key(cell, lock_sha256)) if lock_sha256 else None
+        record = self.store.current(cell, self.key(cell, lock_sha256)) if lock_sha256 else None
+        return record if record is not None and self._launched_as_asked(record) else None
+
+    def _launched_as_asked(self, record: CellRecord) -> bool:
+        """Whether a record answers the order: who asks for ``torchrun`` wants it seen there.
+
+        The other way round any record will do: preloading is to say the same, only sooner.
+        """
+        by_torchrun = all(seen.launch is Launch.TORCHRUN for seen in record.observations)
+        return self.order.preload or by_torchrun
 
     def reportable(self, cell: Cell, since: str) -> CellRecord | None:
         """The record to report for a cell: a current one, or what kept it from running since then.

@@ -15,7 +15,7 @@ from trl_compat.campaign import Campaign, Order
 from trl_compat.cells import Cell, Selection
 from trl_compat.environments import locks
 from trl_compat.errors import EXIT_HARNESS, BadInput, HarnessError
-from trl_compat.outcomes import Observation, Outcome
+from trl_compat.outcomes import Launch, Observation, Outcome
 from trl_compat.store import CellRecord, Surroundings
 
 LOCK = Surroundings(lock_sha256="lock", packages={})
@@ -170,3 +170,30 @@ def test_what_the_matrix_leaves_out_by_now_is_not_reported_any_more(
     found = results.read(where.reports / "results.json")
     assert found is not None
     assert {cell.variant for cell in found.cells if cell.stack == "old"} == {"ddp"}
+
+
+def test_asking_for_torchrun_runs_what_torchrun_has_not_run(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[bool, int]] = []
+
+    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+        ran.append((order.preload, len(todo)))
+        launch = Launch.PRELOADED if order.preload else Launch.TORCHRUN
+        for cell in todo:
+            broken = cell.expectation.outcome is Outcome.REPRODUCED
+            seen = observed(RAISED, RAISED) if broken else observed(record(), record())
+            keep(order, cell, seen.model_copy(update={"launch": launch}))
+        return False
+
+    monkeypatch.setattr(matrix_run, "execute", engine)
+    for preload in (True, True, False, False, True):
+        options = matrix_run.Options(jobs=1, preload=preload)
+        assert matrix_run.run(where, OLD, options) == 0
+        document = results.read(where.reports / "results.json")
+        assert document is not None
+        by_torchrun = (False, 2) in ran
+        assert {cell.launch is Launch.TORCHRUN for cell in document.cells} == {by_torchrun}
+        # Who runs such a cell again is to see what was seen.
+        assert {"--torchrun" in cell.command for cell in document.cells} == {by_torchrun}
+    assert ran == [(True, 2), (False, 2)]
