@@ -294,9 +294,10 @@ def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:
 def agrees(expected: Expectation, verdict: Verdict) -> bool:
     """Whether a verdict is what the advisories predict.
 
-    A cell that could not be run contradicts nothing.
+    A cell that could not be run contradicts nothing, and where nothing is predicted nothing can be
+    contradicted.
     """
-    if verdict.outcome is Outcome.UNAVAILABLE:
+    if verdict.outcome is Outcome.UNAVAILABLE or expected.outcome is None:
         return True
     if verdict.outcome is not expected.outcome:
         return False

@@ -1,8 +1,14 @@
-"""Which outcome the advisories predict for a cell; the only place where predictions are made."""
+"""Which outcome the advisories predict for a cell; the only place where predictions are made.
+
+Ranges name releases.  Of a stack that takes a git commit of a package they say nothing, and where
+they would decide nothing is predicted, unless a record of the failure names that very commit:
+whoever wrote it has looked at that tree.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -14,11 +20,15 @@ from trl_compat.outcomes import Outcome
 
 
 class Expectation(BaseModel):
-    """The predicted outcome, with the symptom or the mask that makes it so."""
+    """The predicted outcome, with the symptom or the mask that makes it so.
+
+    Attributes:
+        outcome: None where nothing is predicted; such a cell cannot deviate.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    outcome: Outcome
+    outcome: Outcome | None
     symptom: str | None = None
     masked_by: str | None = None
 
@@ -34,12 +44,19 @@ def expect(
     """The outcome that the advisories predict for a cell; its device counts as a condition."""
     assert advisory.reproduction is not None
     conditions = {**advisory.reproduction.conditions_of(variant), "device": device}
-    if not _available(stack, advisory) or any(a.covers(stack, conditions) for a in advisory.absent):
+    told = _Told(stack, conditions, known=_named(stack, advisory))
+    if not _available(stack, advisory) or any(told.covers(a) for a in advisory.absent):
         return Expectation(outcome=Outcome.NOT_APPLICABLE)
+    if told.undecided(Scope(versions=advisory.available), *advisory.absent):
+        return Expectation(outcome=None)
     for mask in masks:
-        if mask.id != advisory.id and _affected(mask, stack, conditions):
+        if mask.id != advisory.id and any(told.covers(scope) for scope in mask.affected):
             return Expectation(outcome=Outcome.MASKED, masked_by=mask.id)
-    symptom = _affected(advisory, stack, conditions)
+        if mask.id != advisory.id and told.undecided(*mask.affected):
+            return Expectation(outcome=None)
+    symptom = next((a.symptom for a in advisory.affected if told.covers(a)), None)
+    if symptom is None and told.undecided(*advisory.affected):
+        return Expectation(outcome=None)
     match fix:
         case WrongFix():
             return Expectation(outcome=Outcome.REPRODUCED, symptom=fix.symptom)
@@ -47,6 +64,45 @@ def expect(
             return Expectation(outcome=Outcome.REPRODUCED, symptom=symptom)
         case _:
             return Expectation(outcome=Outcome.PASS)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What scopes say of a stack under some conditions.
+
+    Attributes:
+        known: the packages whose git commit the failure's record names.
+    """
+
+    stack: Versions
+    conditions: Mapping[str, Any]
+    known: frozenset[str]
+
+    def covers(self, scope: Scope) -> bool:
+        """Whether the stack lies in the scope."""
+        return scope.covers(self.stack, self.conditions)
+
+    def undecided(self, *scopes: Scope) -> bool:
+        """Whether a range of one of the scopes is all that decides, and is asked of a commit."""
+        return any(self._hangs_on_a_commit(scope) for scope in scopes)
+
+    def _hangs_on_a_commit(self, scope: Scope) -> bool:
+        asked = {p for p in scope.versions if self.stack.commit(p) is not None} - self.known
+        rest = {p: range_ for p, range_ in scope.versions.items() if p not in asked}
+        without = Scope(versions=rest, commits=scope.commits, conditions=scope.conditions)
+        return bool(asked) and self.covers(without)
+
+
+def _named(stack: Versions, advisory: Advisory) -> frozenset[str]:
+    """The packages of which the stack has a git commit that the advisory names."""
+    commits = [scope.commits for scope in (*advisory.affected, *advisory.absent)]
+    commits += [remedy.commits for remedy in (*advisory.fixes, *advisory.wrong_fixes)]
+    return frozenset(
+        package
+        for named in commits
+        for package, one in named.items()
+        if Scope(commits={package: one}).covers(stack, {})
+    )
 
 
 def applicable_fixes(stack: Versions, advisory: Advisory, variant: str) -> list[Remedy]:
@@ -68,7 +124,3 @@ def _available(stack: Versions, advisory: Advisory) -> bool:
         if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
             return False
     return True
-
-
-def _affected(advisory: Advisory, stack: Versions, conditions: Mapping[str, Any]) -> str | None:
-    return next((a.symptom for a in advisory.affected if a.covers(stack, conditions)), None)

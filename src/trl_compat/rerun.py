@@ -112,6 +112,8 @@ def word(text: str) -> str:
     option, equals, value = text.partition("=")
     if option.startswith("--") and equals and value.startswith(f"{home}/"):
         return f"{shlex.quote(option)} {word(value)}"  # no shell expands a ~ behind a =
+    if text == home != "/":
+        return "~"
     if home != "/" and text.startswith(f"{home}/"):
         return f"~/{shlex.quote(text.removeprefix(f'{home}/'))}"
     return shlex.quote(text)

@@ -91,9 +91,11 @@ class CellResult(Part):
 
     Attributes:
         fixed: a fix, right or wrong, was applied; ``fix`` is its name.
-        expected: the outcome that the advisories predict.
+        expected: the outcome that the advisories predict; None where they predict nothing, because
+            their ranges name releases and the stack has a git commit that none of them names.
         agrees: outcome, symptom and mask are the predicted ones; a cell that could not be run
-            (``unavailable``) contradicts nothing.
+            (``unavailable``) contradicts nothing, and where nothing is predicted nothing is
+            contradicted.
         symptom: which of the advisory's symptoms was seen.
         resembles: at the place of which symptom something else was raised.
         peak_memory: bytes that the cell's processes held together, what they share counted once.
@@ -119,7 +121,7 @@ class CellResult(Part):
     wrong_fix: bool = False
     control: bool = False
     outcome: Outcome
-    expected: Outcome
+    expected: Outcome | None
     agrees: bool
     reason: str
     symptom: str | None

@@ -55,7 +55,7 @@ def test_the_results_that_are_shipped_are_the_committed_ones() -> None:
     if done.returncode:
         pytest.skip("no checkout of git")
     committed = results.Results.model_validate_json(done.stdout)
-    data = json.loads(json.dumps(compiled.results(committed)))
+    data = json.loads(json.dumps(compiled.results(committed, own())))
     assert shipped("results") == data, "run: trl-compat advisories compile"
 
 

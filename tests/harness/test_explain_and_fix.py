@@ -12,7 +12,9 @@ from packaging.version import Version
 from tests.harness.conftest import ROOT
 from trl_compat import remedies
 from trl_compat.advisories import load as load_advisories
-from trl_compat.report import explanation, wording
+from trl_compat.report import account, explanation, wording
+from trl_compat.report.account import Account
+from trl_compat.results import Results
 
 CLI = Path(sys.executable).with_name("trl-compat")
 OURS = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
@@ -103,7 +105,7 @@ def test_wrong_usage_is_one_sentence_that_helps(words: list[str], said: str) -> 
 
 
 def test_explaining_reads_from_symptom_to_references() -> None:
-    headings = [heading for heading, _ in explanation.sections(PPO, None)]
+    headings = [heading for heading, _ in explanation.sections(PPO, Account())]
     assert headings == [
         "What happens",
         "What you see",
@@ -118,14 +120,14 @@ def test_explaining_reads_from_symptom_to_references() -> None:
 
 def test_proofs_come_from_the_results_and_are_not_made_up() -> None:
     assert "Proven in " in run("explain", "ppo-zero3-save").stdout
-    without = "\n".join(text for _, text in explanation.sections(PPO, None))
+    without = "\n".join(text for _, text in explanation.sections(PPO, Account()))
     assert "Proven" not in without
     assert "(Not run in the results at hand.)" in without
 
 
 @pytest.mark.parametrize("failure", sorted(OURS.records))
 def test_every_advisory_can_be_explained(failure: str) -> None:
-    text = "\n".join(text for _, text in explanation.sections(OURS[failure], None))
+    text = "\n".join(text for _, text in explanation.sections(OURS[failure], Account()))
     assert all(len(line) <= 100 or "http" in line or "    " in line for line in text.splitlines())
 
 
@@ -145,6 +147,44 @@ def test_outside_a_checkout_the_packages_own_records_are_read(tmp_path: Path) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "ppo_zero3_save.apply()" in done.stdout
+
+
+def outside(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(CLI), *words], capture_output=True, text=True, check=False, cwd=folder
+    )
+
+
+@pytest.mark.parametrize("failure", OURS.failures)
+def test_outside_a_checkout_the_proofs_are_those_that_were_shipped(
+    failure: str, tmp_path: Path
+) -> None:
+    # The working tree may hold other results than were committed and compiled.
+    show = ["git", "-C", str(ROOT), "show", "HEAD:reports/results.json"]
+    committed = subprocess.run(show, capture_output=True, text=True, check=False)
+    if committed.returncode:
+        pytest.skip("no checkout of git")
+    told = account.of(Results.model_validate_json(committed.stdout), OURS[failure])
+    assert told.fixes
+    done = outside(tmp_path, "explain", failure)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "in the results at hand" not in done.stdout
+    said = " ".join(done.stdout.split())
+    for line in (*told.standings, *told.evidence, *told.fixes.values()):
+        assert " ".join(line.split())[1:] in said
+    assert "from the results that trl-compat " in said
+    assert f"In a clone of trl-compat: nox -s matrix -- --failure {failure}" in said
+
+
+def test_results_of_somebody_elses_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "results.json").write_text('{"of": "another tool"}')
+    done = outside(tmp_path, "explain", "ppo-zero3-save")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_failure_without_results_says_so() -> None:
+    assert account.shipped("a-new-one") == Account()
 
 
 def test_a_pattern_reads_like_the_message() -> None:

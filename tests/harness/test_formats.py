@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document
+from tests.harness.test_results import cell, document, merged
 from trl_compat import report, results
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cli.report import FORMATS as NAMED
@@ -94,6 +94,44 @@ def test_junit_tells_failures_from_errors_and_what_was_not_run() -> None:
     assert "run again: nox -s matrix" in (failure.text or "")
 
 
+def test_what_cannot_be_installed_is_no_failure_of_what_was_tested() -> None:
+    unresolvable = cell(outcome=Outcome.UNRESOLVABLE, agrees=False)
+    root = ET.fromstring(junit.render(document(cell(), unresolvable)))
+    assert (root.get("failures"), root.get("errors")) == ("0", "1")
+    tests = json.loads(ctrf.render(document(cell(), unresolvable)))["results"]["tests"]
+    assert [test["status"] for test in tests] == ["passed", "other"]
+
+
+def test_what_nothing_is_expected_of_is_neither_good_nor_bad() -> None:
+    passes, fails = cell(expected=None, outcome=Outcome.PASS), cell(expected=None)
+    shown = document(passes, fails)
+    assert of_results(shown, CATALOGUE) == []
+    root = ET.fromstring(junit.render(shown))
+    counts = [root.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["2", "0", "0", "1"]
+    (skipped,) = root.findall(".//skipped")
+    assert skipped.get("message", "").startswith("reproduced (expected nothing)")
+    tests = json.loads(ctrf.render(shown))["results"]["tests"]
+    assert [test["status"] for test in tests] == ["passed", "skipped"]
+
+
+def test_each_suite_says_where_and_how_it_was_run() -> None:
+    shown = merged()
+    suites = ET.fromstring(junit.render(shown)).findall("testsuite")
+    told = {
+        suite.get("name"): [
+            p.get("value") for p in suite.iter("property") if p.get("name") == "host"
+        ]
+        for suite in suites
+    }
+    assert told == {
+        "s": ["Linux, here, 1 GiB, no GPU"],
+        "t": ["Linux, elsewhere, 8 GiB, H200"],
+    }
+    report = json.loads(ctrf.render(shown))["results"]
+    assert [test["extra"]["host"] for test in report["tests"]] == [told["s"][0], told["t"][0]]
+
+
 def test_ctrf_counts_what_it_lists() -> None:
     report = json.loads(ctrf.render(document(cell(), DEVIATES, SKIPPED)))["results"]
     assert [test["status"] for test in report["tests"]] == ["passed", "failed", "skipped"]
@@ -125,7 +163,9 @@ def test_only_deviations_are_findings() -> None:
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        ([cell()], "1 stacks, all as recorded"),
+        ([cell()], "1 stack, all as recorded"),
+        ([cell(), cell(stack="t", outcome=Outcome.UNAVAILABLE)], "1 stack, all as recorded"),
+        ([cell(), cell(stack="t", expected=None)], "1 stack, all as recorded"),
         ([cell(), DEVIATES], "1 cell not as recorded"),
         ([SKIPPED], "nothing was run"),
     ],

@@ -31,7 +31,7 @@ Judge = Callable[[Cell], Outcome]
 
 
 def as_expected(cell: Cell) -> Outcome:
-    return cell.expectation.outcome
+    return cell.expectation.outcome or Outcome.PASS
 
 
 def cell_result(cell: Cell, outcome: Outcome) -> results.CellResult:
@@ -190,6 +190,16 @@ def test_a_fix_that_does_not_help_on_the_candidate_is_not_offered(bench: Bench) 
     report = bench.gate("before", "old")
     assert [r.proven for r in only(report).remedies] == [False]
     assert "evidence/old__saving__zero3__tiny-qwen2__x2.log" in text.render(report)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNAVAILABLE, Outcome.MASKED, Outcome.HARNESS_ERROR])
+def test_a_fix_that_was_not_run_is_not_said_to_be_of_no_help(
+    bench: Bench, outcome: Outcome
+) -> None:
+    bench.judge = lambda cell: outcome if cell.fix else as_expected(cell)
+    report = bench.gate("before", "old")
+    assert [r.proven for r in only(report).remedies] == [None]
+    assert "fix: right (not run on the candidate)" in text.render(report)
 
 
 def test_no_answer_where_the_reference_passes_is_not_green(bench: Bench) -> None:

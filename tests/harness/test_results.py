@@ -16,7 +16,7 @@ from trl_compat.advisories import load as load_advisories
 from trl_compat.errors import BadInput
 from trl_compat.host import Host
 from trl_compat.outcomes import Launch, Outcome
-from trl_compat.report import junit, markdown, tables
+from trl_compat.report import account, html, junit, markdown, page_data, tables
 
 SCHEMA = Path(results.__file__).parent / "schema" / "results-1.json"
 
@@ -67,6 +67,33 @@ def document(*cells: results.CellResult) -> results.Results:
         cells=list(cells),
         summary=results.summary(cells),
     )
+
+
+HERE = Host(os="Linux", cpu="here", memory="1 GiB")
+ELSEWHERE = Host(os="Linux", cpu="elsewhere", memory="8 GiB", gpus=["H200"])
+
+
+def merged() -> results.Results:
+    """A cell of a run here, and one of another stack and a run elsewhere."""
+    runs = [
+        results.RunResult(
+            id=name,
+            started_at=f"2026-01-0{day}T00:00:00+00:00",
+            ended_at=None,
+            command=f"run {name}",
+            profile="full",
+            host=host,
+            harness_version="0.9",
+        )
+        for day, (name, host) in enumerate([("here", HERE), ("there", ELSEWHERE)], start=1)
+    ]
+    cells = [
+        cell(run="here"),
+        cell(id="t", stack="t", run="there", started_at="2026-01-02T00:00:00+00:00"),
+    ]
+    shown = document()
+    stacks = {**shown.stacks, "t": shown.stacks["s"]}
+    return shown.model_copy(update={"stacks": stacks, "cells": cells, "runs": runs})
 
 
 def test_the_published_schema_is_that_of_the_models() -> None:
@@ -142,3 +169,37 @@ def test_a_control_does_not_speak_for_a_stack() -> None:
     found = tables.summary_of([control, cell()], "s", "ppo-zero3-save")
     assert found is not None
     assert found.outcome is Outcome.REPRODUCED
+
+
+def test_pages_say_of_each_stack_when_where_and_how_it_was_run() -> None:
+    catalogue = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    shown = merged()
+    text = markdown.render(shown, catalogue)
+    assert "run 2026-01-01 to 2026-01-02 on 2 machines ([more](#the-runs))" in text
+    assert "| 1 | 2026-01-01 | Linux, here, 1 GiB, no GPU | 1 of 1 stacks | `run here`" in text
+    assert "| 2 | 2026-01-02 | Linux, elsewhere, 8 GiB, H200 | 1 of 1 stacks | `run there`" in text
+    rows = [line for line in text.splitlines() if line.endswith(("| 1 |", "| 2 |"))]
+    assert [row.split("|")[1].strip() for row in rows] == ["`s`", "`t`"]
+    assert [row.split("|")[-2].strip() for row in rows] == ["1", "2"]
+    page = html.render(shown, catalogue)
+    assert "<td>Linux, elsewhere, 8 GiB, H200</td><td><code>run there</code>" in page
+    data = page_data.embedded(shown, catalogue)
+    told = [
+        data["runs"][dict(zip(data["columns"], row, strict=True))["run"]] for row in data["rows"]
+    ]
+    assert [run["where"] for run in told] == [
+        "Linux, here, 1 GiB, no GPU",
+        "Linux, elsewhere, 8 GiB, H200",
+    ]
+    found = account.of(shown, catalogue["ppo-zero3-save"])
+    assert found.evidence == (
+        "cpu-gloo × 2 on Linux, here, 1 GiB, no GPU, 2026-01-01",
+        "cpu-gloo × 2 on Linux, elsewhere, 8 GiB, H200, 2026-01-02",
+    )
+
+
+def test_a_file_from_before_runs_were_kept_is_told_by_its_head() -> None:
+    catalogue = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    text = markdown.render(document(cell()), catalogue)
+    assert "run 2026-01-01 on Linux, c, 1 GiB, no GPU ([more](#the-runs))" in text
+    assert "some may be of earlier ones" in text

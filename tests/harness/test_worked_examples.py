@@ -58,7 +58,7 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def cells(copy: Path, *stacks: str, failure: str = "example-mean") -> dict[Any, Outcome]:
+def cells(copy: Path, *stacks: str, failure: str = "example-mean") -> dict[Any, Outcome | None]:
     table = matrix.load(copy / "matrix.yaml")
     catalogue = advisories.load(copy / "advisories", copy / "tests" / "reproductions")
     selection = Selection(stacks=stacks, failures=(failure,), models=("tiny-qwen2",))

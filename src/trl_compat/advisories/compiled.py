@@ -30,7 +30,8 @@ Json = dict[str, Any]
 
 def write(folder: Path, catalogue: Catalogue, document: Results) -> None:
     """Writes ``advisories.json`` and ``results.json`` into the folder of shipped files."""
-    for name, data in (("advisories", advisories(catalogue)), ("results", results(document))):
+    both = {"advisories": advisories(catalogue), "results": results(document, catalogue)}
+    for name, data in both.items():
         text = json.dumps(data, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
@@ -146,8 +147,13 @@ def _overlaps(inner: Conditions, scopes: Iterable[Affected | Absent], by: str) -
             yield {"by": by, "where": _where(scope), "conditions": _lists(still)}
 
 
-def results(document: Results) -> Json:
-    """What was run and what was found, by stack, for :mod:`trl_compat.doctor.evidence`."""
+def results(document: Results, catalogue: Catalogue) -> Json:
+    """What was run and what was found.
+
+    By stack for :mod:`trl_compat.doctor.evidence`, by failure for :mod:`trl_compat.report.account`.
+    """
+    from trl_compat.report import account  # its package holds every renderer
+
     stacks = {}
     for name, stack in document.stacks.items():
         cells = [cell for cell in document.cells if cell.stack == name]
@@ -161,7 +167,16 @@ def results(document: Results) -> Json:
             "found": dict(sorted(_found(cells).items())),
             "passed": sorted(_passed(cells)),
         }
-    return {"about": ABOUT, "generated_at": document.generated_at, "stacks": stacks}
+    failures = {
+        failure: account.compiled(account.of(document, catalogue[failure]))
+        for failure in catalogue.failures
+    }
+    return {
+        "about": ABOUT,
+        "generated_at": document.generated_at,
+        "stacks": stacks,
+        "failures": failures,
+    }
 
 
 def _found(cells: Iterable[CellResult]) -> dict[str, Json]:

@@ -27,12 +27,14 @@ def of_results(document: Results) -> Badge:
     """Whether the cells are as the advisories say, and of how many stacks that is known."""
     deviating = sum(not cell.agrees for cell in document.cells)
     ran = sum(cell.outcome in (Outcome.PASS, Outcome.REPRODUCED) for cell in document.cells)
+    told = {c.stack for c in document.cells if c.expected is not None and c.outcome.ran}
     if deviating:
         word = "cell" if deviating == 1 else "cells"
         return Badge(f"{deviating} {word} not as recorded", "red", "#b3261e")
     if not ran:
         return Badge("nothing was run", "lightgrey", "#6e7681")
-    return Badge(f"{len(document.stacks)} stacks, all as recorded", "brightgreen", "#1a7f37")
+    stacks = f"{len(told)} stack{'s' if len(told) != 1 else ''}"
+    return Badge(f"{stacks}, all as recorded", "brightgreen", "#1a7f37")
 
 
 def render_json(document: Results) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trl_compat.outcomes import Outcome
+from trl_compat.report import tables
 from trl_compat.results import CellResult, Results
 
 
@@ -96,4 +97,5 @@ def lines(changes: Sequence[CellChange], *, limit: int = 50) -> Iterator[str]:
 def _words(cell: CellResult | None) -> str:
     if cell is None:
         return "not run"
-    return str(cell.outcome) if cell.agrees else f"{cell.outcome} (expected {cell.expected})"
+    wanted = f" (expected {tables.expected(cell)})" if not cell.agrees else ""
+    return f"{cell.outcome}{wanted}"

@@ -12,8 +12,8 @@ from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.escaping.console import escape
 from trl_compat.outcomes import Outcome
-from trl_compat.report import tables
-from trl_compat.report.releases import fold
+from trl_compat.report import counts, tables
+from trl_compat.report.releases import failing
 
 STYLE = {"✅": "green", "❌": "red", "⚠️": "yellow", "—": "dim"}
 MOST = 10
@@ -59,8 +59,15 @@ def findings(
         yield _known_failure(document, cells, failure, catalogue)
     wrong = [c for c in cells if c.wrong_fix]
     if wrong:
-        shown = sum(c.outcome is Outcome.REPRODUCED for c in wrong)
-        yield f"wrong fixes shown to be wrong: {shown} of {len(wrong)} tried"
+        found = counts.count(wrong, Outcome.REPRODUCED)
+        yield f"wrong fixes: {found.words('shown to be wrong')}"
+    unexpected = [c for c in cells if c.expected is None and c.outcome.ran]
+    if unexpected:
+        stacks = ", ".join(sorted({cell.stack for cell in unexpected}))
+        yield (
+            f"{len(unexpected)} cells of which nothing is expected (ranges name releases, and no "
+            f"record names the git commit of {escape(stacks)}): see what they came to"
+        )
     if document.not_run:
         yield f"{len(document.not_run)} combinations left out by the matrix, with reasons"
 
@@ -76,7 +83,7 @@ def _deviations(cells: Sequence[results.CellResult]) -> Iterator[str]:
         cell, more = group[0], len(group) - 1
         others = f" (and {more} more {'cell' if more == 1 else 'cells'})" if more else ""
         yield (
-            f"[bold red]deviates[/] {escape(cell.id)}: expected {cell.expected}, is "
+            f"[bold red]deviates[/] {escape(cell.id)}: expected {tables.expected(cell)}, is "
             f"{cell.outcome}{others}. {escape(cell.reason)}"
         )
         if cell.signature is not None:
@@ -94,18 +101,15 @@ def _known_failure(
     catalogue: Catalogue,
 ) -> str:
     mine = [cell for cell in cells if cell.failure == failure]
-    unfixed = [cell for cell in mine if not cell.fixed]
-    fails = [cell for cell in unfixed if cell.outcome is Outcome.REPRODUCED]
     fixes = [cell for cell in mine if cell.fixed and not cell.wrong_fix]
-    proven = sum(cell.outcome is Outcome.PASS for cell in fixes)
     if not catalogue[failure].fixes:
         said = "no fix is known"
     elif not fixes:
         said = "its fix was not tried in this selection"
     else:
-        said = f"fix proven in {proven} of {len(fixes)} cells: trl-compat fix {failure}"
-    tested, failing = ([document.stacks[c.stack].trl for c in some] for some in (unfixed, fails))
-    return f"[red]known failure[/] {failure}: TRL {', '.join(fold(tested, failing))}; {said}"
+        proven = counts.proven(counts.count(fixes, Outcome.PASS))
+        said = f"fix {proven}: trl-compat fix {failure}"
+    return f"[red]known failure[/] {failure}: TRL {failing(document, mine)}; {said}"
 
 
 def what_next(

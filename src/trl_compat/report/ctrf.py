@@ -6,8 +6,8 @@ import datetime
 import json
 from typing import Any
 
-from trl_compat.outcomes import Outcome
-from trl_compat.report.junit import NOT_RUN, name_of
+from trl_compat.report import provenance, tables
+from trl_compat.report.junit import is_error, is_skipped, name_of
 from trl_compat.results import CellResult, Results
 
 SPECIFICATION = "0.0.0"
@@ -15,7 +15,7 @@ SPECIFICATION = "0.0.0"
 
 def render(document: Results) -> str:
     """The report as CTRF."""
-    tests = [_test(cell) for cell in document.cells]
+    tests = [_test(document, cell) for cell in document.cells]
     starts = [_milliseconds(cell.started_at) for cell in document.cells]
     ends = [s + round(c.seconds * 1000) for s, c in zip(starts, document.cells, strict=True)]
     counted = {
@@ -33,13 +33,20 @@ def render(document: Results) -> str:
             "tool": {"name": "trl-compat", "version": document.harness_version},
             "summary": summary,
             "tests": tests,
-            "environment": {"osPlatform": document.host.os},
+            "environment": _environment(document),
         },
     }
     return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
 
 
-def _test(cell: CellResult) -> dict[str, Any]:
+def _environment(document: Results) -> dict[str, Any]:
+    """What all cells have in common; where that is not one machine, each test says its own."""
+    systems = {run.host.os for run in document.all_runs}
+    return {"osPlatform": systems.pop()} if len(systems) == 1 else {}
+
+
+def _test(document: Results, cell: CellResult) -> dict[str, Any]:
+    run = document.run_of(cell)
     test: dict[str, Any] = {
         "name": name_of(cell),
         "status": _status(cell),
@@ -47,7 +54,12 @@ def _test(cell: CellResult) -> dict[str, Any]:
         "suite": [cell.stack, cell.failure],
         "rawStatus": str(cell.outcome),
         "filePath": f"advisories/{cell.failure}.yaml",
-        "extra": {"cell": cell.id, "expected": str(cell.expected), "command": cell.command},
+        "extra": {
+            "cell": cell.id,
+            "expected": tables.expected(cell),
+            "command": cell.command,
+            "host": provenance.machine(run.host) if run else "not known",
+        },
     }
     if cell.reason:
         test["message"] = cell.reason
@@ -59,8 +71,8 @@ def _test(cell: CellResult) -> dict[str, Any]:
 def _status(cell: CellResult) -> str:
     """A cell that is as its advisory says has passed, be the outcome a failure or not."""
     if not cell.agrees:
-        return "other" if cell.outcome is Outcome.HARNESS_ERROR else "failed"
-    return "skipped" if cell.outcome in NOT_RUN else "passed"
+        return "other" if is_error(cell) else "failed"
+    return "skipped" if is_skipped(cell) else "passed"
 
 
 def _milliseconds(moment: str) -> int:

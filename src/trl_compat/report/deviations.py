@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trl_compat.advisories import Catalogue
+from trl_compat.report import tables
 from trl_compat.report.findings import Finding
 from trl_compat.results import CellResult, Results
 
@@ -15,7 +16,7 @@ def of_results(document: Results, catalogue: Catalogue) -> list[Finding]:
 def _of_cell(cell: CellResult, catalogue: Catalogue) -> Finding:
     advisory = catalogue.records.get(cell.failure)
     references = advisory.references if advisory else ()
-    said = f"{cell.id}: expected {cell.expected}, is {cell.outcome}. {cell.reason}".rstrip()
+    said = f"{cell.id}: expected {tables.expected(cell)}, is {cell.outcome}. {cell.reason}".rstrip()
     return Finding(
         rule_id=cell.failure,
         title=advisory.title if advisory else cell.failure,

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from trl_compat.advisories import Advisory, Catalogue, Remedy
 from trl_compat.outcomes import Outcome
-from trl_compat.report import page_data, tables, wording
+from trl_compat.report import counts, page_data, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import Coverage, coverage
 from trl_compat.report.page_data import SIGNS, kind
 from trl_compat.report.proven import proven_sets
@@ -48,11 +48,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Trial:
-    """A fix, right or wrong, and in how many of its cells it did what the advisory says."""
+    """A fix, right or wrong, and what became of its cells, in words."""
 
     fix: Remedy
-    as_said: int
-    tried: int
+    counted: str
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,9 @@ def render(document: Results, catalogue: Catalogue) -> str:
             for mask in masks
         ],
         coverage=coverage(document, catalogue),
+        when_and_where=provenance.summary(document),
+        batches=provenance.batches(document),
+        stand_ins=stand_ins.used(document),
         style=Markup(style),
         script=Markup(script),
         data=Markup(_json(page_data.embedded(document, catalogue))),
@@ -192,15 +194,16 @@ def _section(document: Results, catalogue: Catalogue, failure: str) -> Section:
         advisory=advisory,
         standings=standings(document, failure),
         variants=by_variant(document, failure),
-        fixes=tuple(_trial(fix, cells, Outcome.PASS) for fix in advisory.fixes),
-        wrong_fixes=tuple(_trial(fix, cells, Outcome.REPRODUCED) for fix in advisory.wrong_fixes),
+        fixes=tuple(
+            Trial(fix, counts.proven(counts.of_fix(cells, failure, fix.name)))
+            for fix in advisory.fixes
+        ),
+        wrong_fixes=tuple(
+            Trial(fix, counts.refuted(counts.of_fix(cells, failure, fix.name, wrong=True)))
+            for fix in advisory.wrong_fixes
+        ),
         coverage=coverage(document, catalogue, failure),
     )
-
-
-def _trial(fix: Remedy, cells: Sequence[CellResult], as_said: Outcome) -> Trial:
-    tried = [cell for cell in cells if cell.fix == fix.name]
-    return Trial(fix, sum(cell.outcome is as_said for cell in tried), len(tried))
 
 
 def _met(cells: Sequence[CellResult], stack: str, mask: str) -> bool:

@@ -6,13 +6,14 @@ say stack, failure, and what differs, so that nobody has to read an id.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from trl_compat.outcomes import Outcome
-from trl_compat.report import tables
+from trl_compat.report import provenance, tables
 from trl_compat.results import CellResult, Results
 
+# Nothing is said for or against these; the rest of what was not run is an error, no failure.
 NOT_RUN = (Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE)
 
 
@@ -28,6 +29,8 @@ def render(document: Results) -> str:
         for package in (*tables.SHOWN_PACKAGES, "python"):
             value = getattr(document.stacks[stack], package)
             ET.SubElement(properties, "property", name=package, value=value)
+        for name, value in _runs(document, cells):
+            ET.SubElement(properties, "property", name=name, value=_clean(value))
         suite.extend(_case(cell) for cell in cells)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -41,19 +44,35 @@ def name_of(cell: CellResult) -> str:
     return ", ".join(parts)
 
 
+def _runs(document: Results, cells: Sequence[CellResult]) -> Iterator[tuple[str, str]]:
+    """How and where the cells of a stack were run, each run once."""
+    for run in document.all_runs:
+        if any(document.run_of(cell) == run for cell in cells):
+            yield "run", f"{run.command} ({run.started_at}, trl-compat {run.harness_version})"
+            yield "host", provenance.machine(run.host)
+
+
 def _counts(cells: Sequence[CellResult]) -> dict[str, str]:
-    broken = sum(_is_error(cell) for cell in cells)
+    broken = sum(is_error(cell) for cell in cells)
     return {
         "tests": str(len(cells)),
         "failures": str(sum(not cell.agrees for cell in cells) - broken),
         "errors": str(broken),
-        "skipped": str(sum(cell.agrees and cell.outcome in NOT_RUN for cell in cells)),
+        "skipped": str(sum(is_skipped(cell) for cell in cells)),
         "time": f"{sum(cell.seconds for cell in cells):.2f}",
     }
 
 
-def _is_error(cell: CellResult) -> bool:
-    return cell.outcome is Outcome.HARNESS_ERROR and not cell.agrees
+def is_skipped(cell: CellResult) -> bool:
+    """Whether a cell is neither good nor bad: nothing ran, or nothing was expected of it."""
+    if cell.expected is None and cell.outcome is not Outcome.PASS:
+        return True
+    return cell.agrees and cell.outcome in NOT_RUN
+
+
+def is_error(cell: CellResult) -> bool:
+    """Whether a cell could not be run and should have been, which is no failure of the stack."""
+    return not cell.agrees and not cell.outcome.ran
 
 
 def _case(cell: CellResult) -> ET.Element:
@@ -63,9 +82,9 @@ def _case(cell: CellResult) -> ET.Element:
         name=name_of(cell),
         time=f"{cell.seconds:.2f}",
     )
-    said = f"{cell.outcome} (expected {cell.expected}). {cell.reason}".strip()
+    said = f"{cell.outcome} (expected {tables.expected(cell)}). {cell.reason}".strip()
     if not cell.agrees:
-        tag = "error" if _is_error(cell) else "failure"
+        tag = "error" if is_error(cell) else "failure"
         failure = ET.SubElement(case, tag, message=_clean(said), type=str(cell.outcome))
         signature = cell.signature
         lines = [
@@ -76,7 +95,7 @@ def _case(cell: CellResult) -> ET.Element:
             f"log: {cell.log}" if cell.log else "",
         ]
         failure.text = _clean("\n".join(line for line in lines if line))
-    elif cell.outcome in NOT_RUN:
+    elif is_skipped(cell):
         ET.SubElement(case, "skipped", message=_clean(said))
     else:
         ET.SubElement(case, "system-out").text = _clean(f"{said}\nrun again: {cell.command}")

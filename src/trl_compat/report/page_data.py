@@ -12,9 +12,8 @@ from typing import Any
 
 from trl_compat.advisories import Catalogue
 from trl_compat.outcomes import Outcome
-from trl_compat.report import tables
+from trl_compat.report import provenance, stand_ins, tables
 from trl_compat.results import CellResult, Results
-from trl_compat.runtime import stand_ins
 
 COLUMNS = (
     "id",
@@ -43,13 +42,8 @@ COLUMNS = (
     "attempts",
     "log",
     "command",
+    "run",
 )
-# What the two context managers that reproductions ask for by name stand in for.
-NAMED_STAND_INS = {
-    "forced-fsdp-state-1": stand_ins.forced_fsdp_state,
-    "far-device-meta-1": stand_ins.far_device,
-    "cpu-stream-events-1": stand_ins._cpu_stream_events,
-}
 LOG = re.compile(r"evidence/[\w.+-]+\.log")
 KINDS = {"✅": "pass", "❌": "fail", "⚠️": "look", "—": "absent"}
 SIGNS = {"pass": "✓", "fail": "✗", "look": "!", "absent": "–", "unrun": "·"}
@@ -62,9 +56,11 @@ def kind(outcome: Outcome) -> str:
 
 def embedded(document: Results, catalogue: Catalogue) -> dict[str, Any]:
     """The data, ready for JSON."""
+    batches = provenance.batches(document)
+    numbers = {batch.run and batch.run.id: batch.number for batch in batches}
     return {
         "columns": COLUMNS,
-        "rows": [_row(cell) for cell in document.cells],
+        "rows": [_row(cell, numbers[_id(document, cell)]) for cell in document.cells],
         "stacks": {
             name: {
                 "versions": {
@@ -95,11 +91,28 @@ def embedded(document: Results, catalogue: Catalogue) -> dict[str, Any]:
             for outcome in Outcome
         },
         "signs": SIGNS,
-        "standIns": _stand_ins(),
+        "standIns": stand_ins.reasons(),
+        "runs": {batch.number: _run(batch) for batch in batches if batch.run},
     }
 
 
-def _row(cell: CellResult) -> list[Any]:
+def _run(batch: provenance.Batch) -> dict[str, Any]:
+    assert batch.run is not None
+    return {
+        "where": batch.where,
+        "command": batch.run.command,
+        "version": batch.run.harness_version,
+        "profile": batch.run.profile,
+        "note": batch.run.note,
+    }
+
+
+def _id(document: Results, cell: CellResult) -> str | None:
+    run = document.run_of(cell)
+    return run.id if run else None
+
+
+def _row(cell: CellResult, run: int) -> list[Any]:
     signature = cell.signature
     # Only a run that surprised has more than one, and only then do they say anything.
     attempts = cell.attempts if len(cell.attempts) > 1 else []
@@ -115,7 +128,7 @@ def _row(cell: CellResult) -> list[Any]:
         int(cell.wrong_fix),
         int(cell.control),
         str(cell.outcome),
-        str(cell.expected),
+        tables.expected(cell),
         int(cell.agrees),
         cell.reason,
         cell.masked_by,
@@ -131,6 +144,7 @@ def _row(cell: CellResult) -> list[Any]:
         # Never a link to anywhere but the folder of the logs.
         cell.log if cell.log and LOG.fullmatch(cell.log) else None,
         cell.command,
+        run,
     ]
 
 
@@ -145,12 +159,3 @@ def _variants(catalogue: Catalogue, failure: str) -> dict[str, str]:
         )
         for name in reproduction.variants
     }
-
-
-def _stand_ins() -> dict[str, str]:
-    named = {
-        name: (function.__doc__ or "").split("\n\n")[0]
-        for name, function in NAMED_STAND_INS.items()
-    }
-    automatic = {stand_in.name: stand_in.reason for stand_in in stand_ins.AUTOMATIC}
-    return {name: " ".join(text.split()) for name, text in {**automatic, **named}.items()}

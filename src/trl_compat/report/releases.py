@@ -1,18 +1,24 @@
-"""What each TRL release does about a failure, with releases of one kind folded into ranges.
+"""What each TRL release does about a failure, told release by release.
 
-A range says "first – last" of releases that were *run* one after the other; releases between them
-that were not run are not claimed.  Commits stand alone.
+:func:`tell` is the one place where releases become words.  ``first – last`` stands only for
+releases of which every one was run; what else lies between the first and the last that are named
+(stopped earlier, passes, not run) is said behind them.  Commits stand alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.version import Version
+
+from trl_compat import releases
 from trl_compat.outcomes import Outcome
 from trl_compat.report import tables
 from trl_compat.results import CellResult, Results
 
+NOT_RUN = "not run"
+MOST = 3  # of the groups of releases that were not run: more are counted, not listed
 # What a reader asks first comes first.
 ORDER = (
     Outcome.REPRODUCED,
@@ -29,17 +35,82 @@ WORDS = {
 }
 
 
+# What a release does that lies between others.
+BETWEEN = {
+    Outcome.PASS: "working",
+    Outcome.REPRODUCED: "failing",
+    Outcome.NOT_APPLICABLE: "not there",
+    Outcome.UNAVAILABLE: "not run, out of reach",
+    Outcome.UNRESOLVABLE: "not run, cannot be installed",
+    Outcome.HARNESS_ERROR: "not run, the harness failed",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """Releases that were run and did the same, and what lies between the first and the last.
+
+    Attributes:
+        named: single releases, ``first – last`` where every release between was run, commits last.
+        between: ``0.14.0 – 0.18.2 masked by …``, ``12 releases not run``.
+    """
+
+    named: tuple[str, ...]
+    between: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = ", ".join(self.named)
+        return f"{said} (between them {'; '.join(self.between)})" if self.between else said
+
+
+def tell(chosen: Collection[str], seen: Mapping[str, str]) -> Told:
+    """Some of the TRL releases that were run, in words that claim nothing of any other.
+
+    Args:
+        chosen: the releases to name.
+        seen: every release that was run, and what it does, in words.
+    """
+    commits = sorted(tables.version_text(v) for v in set(chosen) if v.startswith("git+"))
+    named = {Version(v): v for v in chosen if not v.startswith("git+")}
+    if not named:
+        return Told(tuple(commits))
+    words = {Version(v): word for v, word in seen.items() if not v.startswith("git+")}
+    names = {v: str(v) for v in releases.known().final("trl")}
+    names |= {Version(v): v for v in (*seen, *chosen) if not v.startswith("git+")}
+    others: dict[str, list[Version]] = {}
+    for version in sorted(names):
+        if min(named) < version < max(named) and version not in named:
+            others.setdefault(words.get(version, NOT_RUN), []).append(version)
+    between = []
+    for word, versions in others.items():
+        parts = _folded(versions, names)
+        many = word == NOT_RUN and len(parts) > MOST
+        between.append(f"{f'{len(versions)} releases' if many else ', '.join(parts)} {word}")
+    between.sort(key=lambda text: text.endswith(NOT_RUN))
+    return Told((*_folded(named, names), *commits), tuple(between))
+
+
+def _folded(chosen: Collection[Version], names: Mapping[Version, str]) -> list[str]:
+    """The chosen of the releases that there are, those that follow one another as one range."""
+    runs: list[list[str]] = []
+    follows = False
+    for version in sorted(names):
+        if version in chosen:
+            runs[-1:] = [[*runs[-1], names[version]]] if follows else [*runs[-1:], [names[version]]]
+        follows = version in chosen
+    return [run[0] if len(run) == 1 else f"{run[0]} – {run[-1]}" for run in runs]
+
+
 @dataclass(frozen=True)
 class Standing:
     """The TRL releases with one outcome.
 
     Attributes:
-        ranges: "0.11.4 – 0.13.0", ascending, commits last.
         reasons: what the cells say of it, each once.
     """
 
     outcome: Outcome
-    ranges: tuple[str, ...]
+    releases: Told
     reasons: tuple[str, ...]
 
     @property
@@ -47,21 +118,11 @@ class Standing:
         """``Fails on``, ``Works on`` or the outcome's word."""
         return WORDS.get(self.outcome, f"{str(self.outcome).capitalize()} on")
 
-
-def fold(tested: Sequence[str], chosen: Collection[str]) -> tuple[str, ...]:
-    """The chosen versions, those that follow one another among the tested ones as one range."""
-    runs: list[list[str]] = []
-    before_was_chosen = False
-    for version in sorted(set(tested), key=tables.version_key):
-        is_chosen = version in chosen and not version.startswith("git+")
-        if is_chosen and before_was_chosen:
-            runs[-1].append(version)
-        elif is_chosen:
-            runs.append([version])
-        # Commits come before all releases and never break a range.
-        before_was_chosen = is_chosen
-    commits = sorted(tables.version_text(v) for v in set(chosen) if v.startswith("git+"))
-    return (*(r[0] if len(r) == 1 else f"{r[0]} – {r[-1]}" for r in runs), *commits)
+    @property
+    def why(self) -> str:
+        """The reasons, where the outcome does not say it all."""
+        told = self.outcome not in (Outcome.PASS, Outcome.REPRODUCED)
+        return "; ".join(self.reasons) if told else ""
 
 
 def standings(document: Results, failure: str) -> tuple[Standing, ...]:
@@ -75,15 +136,24 @@ def standings(document: Results, failure: str) -> tuple[Standing, ...]:
         release = document.stacks[stack].trl
         both = (summary.outcome, by_release.get(release, summary.outcome))
         by_release[release] = min(both, key=tables.WORST_FIRST.index)
+    seen = {
+        release: _word(outcome, _at(document, cells, release))
+        for release, outcome in by_release.items()
+    }
     found = []
     for outcome in dict.fromkeys(ORDER):
-        releases = [release for release, worst in by_release.items() if worst is outcome]
-        if releases:
-            here = [cell for cell in cells if document.stacks[cell.stack].trl in releases]
-            found.append(
-                Standing(outcome, fold(list(by_release), releases), _reasons(here, outcome))
-            )
+        chosen = [release for release, worst in by_release.items() if worst is outcome]
+        if chosen:
+            here = [cell for release in chosen for cell in _at(document, cells, release)]
+            found.append(Standing(outcome, tell(chosen, seen), _reasons(here, outcome)))
     return tuple(found)
+
+
+def failing(document: Results, cells: Sequence[CellResult]) -> Told:
+    """The releases on which some unfixed cell of these fails as recorded."""
+    unfixed = [cell for cell in cells if not cell.fixed]
+    broken = {document.stacks[c.stack].trl for c in unfixed if c.outcome is Outcome.REPRODUCED}
+    return tell(broken, _seen(document, unfixed))
 
 
 @dataclass(frozen=True)
@@ -94,11 +164,11 @@ class VariantRow:
     fix: str | None
     control: bool
     wrong_fix: bool
-    found: tuple[tuple[Outcome, tuple[str, ...]], ...]
+    found: tuple[tuple[Outcome, Told], ...]
 
 
 def by_variant(document: Results, failure: str) -> tuple[VariantRow, ...]:
-    """One row per variant and fix, controls first, the releases of each outcome folded."""
+    """One row per variant and fix, controls first, with the releases of each outcome."""
     rows: dict[tuple[str, str], list[CellResult]] = {}
     cells = [cell for cell in document.cells if cell.failure == failure]
     for cell in sorted(cells, key=lambda c: (not c.control, c.variant, c.fix or "")):
@@ -107,13 +177,35 @@ def by_variant(document: Results, failure: str) -> tuple[VariantRow, ...]:
 
 
 def _variant_row(document: Results, cells: Sequence[CellResult]) -> VariantRow:
-    tested = [document.stacks[cell.stack].trl for cell in cells]
+    seen = _seen(document, cells)
     found = []
     for outcome in sorted({cell.outcome for cell in cells}, key=tables.WORST_FIRST.index):
         chosen = {document.stacks[cell.stack].trl for cell in cells if cell.outcome is outcome}
-        found.append((outcome, fold(tested, chosen)))
+        found.append((outcome, tell(chosen, seen)))
     first = cells[0]
     return VariantRow(first.variant, first.fix, first.control, first.wrong_fix, tuple(found))
+
+
+def _seen(document: Results, cells: Sequence[CellResult]) -> dict[str, str]:
+    """What each release does, in words; the worst of its cells speaks for it."""
+    seen = {}
+    for release in {document.stacks[cell.stack].trl for cell in cells}:
+        here = _at(document, cells, release)
+        worst = min((cell.outcome for cell in here), key=tables.WORST_FIRST.index)
+        seen[release] = _word(worst, here)
+    return seen
+
+
+def _at(document: Results, cells: Sequence[CellResult], release: str) -> list[CellResult]:
+    return [cell for cell in cells if document.stacks[cell.stack].trl == release]
+
+
+def _word(outcome: Outcome, cells: Sequence[CellResult]) -> str:
+    """What a release does, as it stands behind its number."""
+    if outcome is Outcome.MASKED:
+        masks = sorted({c.masked_by for c in cells if c.outcome is outcome and c.masked_by})
+        return f"masked by {' and '.join(masks)}" if masks else "masked"
+    return BETWEEN.get(outcome, str(outcome))
 
 
 def _reasons(cells: Sequence[CellResult], outcome: Outcome) -> tuple[str, ...]:

@@ -54,6 +54,11 @@ class Summary:
         return f"{word}, fix proven" if self.fixed else word
 
 
+def expected(cell: results.CellResult) -> str:
+    """What the advisories predict of a cell, in a word."""
+    return "nothing" if cell.expected is None else str(cell.expected)
+
+
 def version_key(value: str) -> tuple[bool, Version]:
     """Sort key of a version as versions order, with git commits before every release."""
     commit = GIT.fullmatch(value)

@@ -252,7 +252,8 @@ def what_matters(cell: Cell, verdict: Verdict, again: Again) -> list[str]:
     """The three lines of a cell that deviates."""
     predicted = cell.expectation
     more = predicted.symptom or predicted.masked_by
-    expected = f"expected {predicted.outcome}{f' ({more})' if more else ''}"
+    wanted = predicted.outcome or "nothing"
+    expected = f"expected {wanted}{f' ({more})' if more else ''}"
     seen = verdict.symptom or verdict.masked_by
     reason = f": {verdict.reason}" if verdict.reason else f" ({seen})" if seen else ""
     if verdict.outcome is Outcome.OTHER_FAILURE:

@@ -5,8 +5,9 @@ without GPUs lacks, or takes away what gloo does differently from NCCL.  Each sa
 for which releases it is needed; a cell lists those that it used.  On GPU ranks none is used.
 
 Two kinds: *automatic* ones, installed before the scenario wherever they apply, and *named* ones
-(:func:`far_device`, :func:`forced_fsdp_state`) that a reproduction asks for, because they replace a
-piece of the situation itself and change what the verdict means.
+(:data:`NAMED`) that a reproduction asks for, because they replace a piece of the situation itself
+and change what the verdict means.  Some of these are made here, some by the one reproduction that
+needs them; :func:`reasons` is the list of all that a cell can carry.
 """
 
 from __future__ import annotations
@@ -136,6 +137,34 @@ AUTOMATIC = (
         _gloo_for_torchrun_ranks,
     ),
 )
+
+
+# Each with what it stands in for and what its verdicts mean.
+NAMED = {
+    "forced-fsdp-state-1": (
+        "FSDP on CPU ranks: accelerate enters FSDP from a list of GPU-like distributed types only "
+        "and drops the plugin elsewhere without a word; the state is given what that branch gives "
+        "it. It proves which way a trainer goes under FSDP, and that what comes out is sharded; "
+        "not how CUDA behaves."
+    ),
+    "far-device-meta-1": (
+        "A device that is not the CPU: accelerator.device is 'meta', which every build of torch "
+        "has. Whether a model was moved cannot be seen where it is loaded on the device that it "
+        "should go to. Nothing can be computed there."
+    ),
+    "cpu-stream-events-1": (
+        "FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two methods."
+    ),
+    "vllm-recorder-1": (
+        "In the place of GRPO's vLLM engine, which needs a GPU: keeps the weights that it is handed "
+        "and draws tokens of its own. What is judged is what it is handed, and when."
+    ),
+}
+
+
+def reasons() -> dict[str, str]:
+    """Why each stand-in exists that a cell can carry, by name."""
+    return {**{stand_in.name: stand_in.reason for stand_in in AUTOMATIC}, **NAMED}
 
 
 def install(rank: Rank) -> None:

@@ -154,17 +154,23 @@ document.documentElement.classList.add("js");
     return parts;
   };
   const launched = { preloaded: "forked from a parent with the imports done", torchrun: "by plain torchrun" };
+  const ranIn = (cell) => {
+    const run = data.runs[cell.run];
+    if (!run) return "In which run, and on which machine, is not known.";
+    return `In run ${cell.run}, on ${run.where}: ${run.command} (trl-compat ${run.version}, profile ${run.profile})${run.note ? `; ${run.note}` : ""}.`;
+  };
   const facts = (cell) => {
     const [exception, message, where] = cell.signature ?? [];
     const outcome = data.outcomes[cell.outcome];
     const mask = cell.maskedBy && data.failures[cell.maskedBy];
     return [
       ["Outcome", [make("p", {}, `${outcome.sentence} ${cell.reason}`),
-        cell.agrees ? null : make("p", {}, `The advisories predict: ${cell.expected}.`),
+        cell.agrees && cell.expected !== "nothing" ? null : make("p", {}, `The advisories predict: ${cell.expected}.`),
         mask ? make("p", {}, `Stopped by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
       ["Fix applied", applied(cell)],
       ["The fix", fixes(cell)],
-      ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`]],
+      ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`,
+        make("p", {}, ranIn(cell))]],
       ["Signature", exception ? [make("code", {}, `${exception}: ${message}`), make("p", {}, `raised in ${where}`)] : []],
       ["Traceback", cell.traceback ? [snippet(cell.traceback, "end of the rank's traceback")] : []],
       ["Asserted", cell.checks.length ? [bullets(cell.checks)] : []],
