@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from markupsafe import escape
+
 from tests.harness.conftest import ROOT
 from tests.harness.test_results import cell, document
 from trl_compat import results
@@ -56,5 +58,7 @@ def test_the_pages_list_what_the_cells_used_and_why() -> None:
         ("of-a-later-version-1", 1, listed.UNKNOWN),
     ]
     assert f"- `vllm-recorder-1` (1 cells): {reason}" in markdown.render(shown, catalogue)
-    assert f"<code>vllm-recorder-1</code> (1 cells): {reason}" in html.render(shown, catalogue)
+    assert f"<code>vllm-recorder-1</code> (1 cells): {escape(reason)}" in html.render(
+        shown, catalogue
+    )
     assert page_data.embedded(shown, catalogue)["standIns"]["vllm-recorder-1"] == reason

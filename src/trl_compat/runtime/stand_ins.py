@@ -156,8 +156,8 @@ NAMED = {
         "FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two methods."
     ),
     "vllm-recorder-1": (
-        "In the place of GRPO's vLLM engine, which needs a GPU: keeps the weights that it is handed "
-        "and draws tokens of its own. What is judged is what it is handed, and when."
+        "In the place of GRPO's vLLM engine, which needs a GPU: keeps the weights that it is "
+        "handed and draws tokens of its own. What is judged is what it is handed, and when."
     ),
 }
 
