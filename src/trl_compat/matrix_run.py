@@ -70,7 +70,7 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     models = project.check_models(where, table.models)
     results.read(where.reports / "results.json")  # a broken one is said before anything is run
     this = runs.begin(options.command, selection.profile)
-    again = _again(where, selection, options)
+    again = _again(where, table, selection, options)
     order = Order(
         root=where.root,
         matrix_file=where.matrix_file,
@@ -135,11 +135,12 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     return _exit_code(shown)
 
 
-def _again(where: Project, selection: Selection, options: Options) -> Again:
+def _again(where: Project, table: matrix.Matrix, selection: Selection, options: Options) -> Again:
     """How the cells of this run are run again: what is not as it would be without being named."""
     more = []
     usual = project.at(where.root)
-    if selection.profile != Selection().profile:
+    # A cell that is named in full is found whatever the profile, but there has to be one.
+    if Selection().profile not in table.profiles:
         more += ["--profile", selection.profile]
     if where.matrix_file != usual.matrix_file:
         more += ["--matrix", rerun.shown(where.matrix_file)]

@@ -192,6 +192,20 @@ def test_a_fix_that_does_not_help_on_the_candidate_is_not_offered(bench: Bench) 
     assert "evidence/old__saving__zero3__tiny-qwen2__x2.log" in text.render(report)
 
 
+@pytest.mark.parametrize("form", ["markdown", "json"])
+def test_the_line_that_asks_again_can_be_pasted_from_what_is_published(
+    bench: Bench, form: str
+) -> None:
+    bench.judge = lambda cell: Outcome.UNSTABLE if cell.stack == "old" else Outcome.PASS
+    line = "trl-compat gate --reference '/tmp/a folder/x.txt' --candidate /data/trl-compat-1/y.txt"
+    report = bench.gate("before", "old").model_copy(update={"command": line})
+    assert line in output.render(report, form)
+    private = report.model_copy(update={"command": "trl-compat gate --reference /home/alice/x"})
+    assert "trl-compat gate --reference ~/x" in output.render(private, form)
+    assert "alice" not in output.render(private, form)
+    assert "<tmp>" in output.render(report.model_copy(update={"unresolvable": "/tmp/y"}), form)
+
+
 @pytest.mark.parametrize("outcome", [Outcome.UNAVAILABLE, Outcome.MASKED, Outcome.HARNESS_ERROR])
 def test_a_fix_that_was_not_run_is_not_said_to_be_of_no_help(
     bench: Bench, outcome: Outcome

@@ -177,6 +177,12 @@ def test_a_set_is_proven_only_if_everything_that_was_run_is_right() -> None:
     assert sets["works"].not_run == ("another",)
 
 
+def test_a_set_that_could_not_be_reached_was_not_run() -> None:
+    found = over({"a": "1.0"}, on("a", Outcome.UNAVAILABLE))
+    (only,) = proven_sets(found, ["ppo-zero3-save"])
+    assert (only.proven, only.unproven, only.not_run) == (False, (), ("ppo-zero3-save",))
+
+
 def test_a_proven_set_of_a_release_comes_before_a_newer_one_that_is_not() -> None:
     found = over(
         {"good": "1.0", "bad": "1.0"}, on("good", Outcome.PASS), on("bad", Outcome.OTHER_FAILURE)

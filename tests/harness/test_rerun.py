@@ -23,6 +23,7 @@ from trl_compat.cells import Selection
 from trl_compat.environments import interpreters, locks
 from trl_compat.execution.watch import Limits
 from trl_compat.gate.sides import THIS_PYTHON
+from trl_compat.matrix import Matrix
 from trl_compat.rerun import Again
 
 
@@ -126,14 +127,18 @@ def test_what_is_private_is_not_written_into_a_line() -> None:
 
 
 def test_only_what_is_not_as_usual_is_named(project_folder: Path, tmp_path: Path) -> None:
-    def more(where: project.Project, profile: str = "default", **options: Any) -> str:
+    table = matrix.load(project_folder / "matrix.yaml")
+    others = dict.fromkeys(("mine", "full"), table.profiles["default"])
+    without_default = table.model_copy(update={"profiles": others})
+
+    def more(where: project.Project, table: Matrix = table, **options: Any) -> str:
         given = matrix_run.Options(jobs=1, **options)
-        return matrix_run._again(where, Selection(profile=profile), given).line([])
+        return matrix_run._again(where, table, Selection(profile="full"), given).line([])
 
     usual = project.at(project_folder)
     plain = Again().line([])
     assert more(usual) == plain
-    assert more(usual, "full") == f"{plain} --profile full"
+    assert more(usual, without_default) == f"{plain} --profile full"
     assert more(usual, preload=False) == f"{plain} --torchrun"
     assert more(usual, limits=Limits(seconds=20, silence=4.5)) == (
         f"{plain} --limit 20 --silence 4.5"

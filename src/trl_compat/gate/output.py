@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from trl_compat import results
@@ -24,7 +25,15 @@ def render(report: GateReport, format_: str) -> str:
             said = workflow_commands.render(findings.of_gate(report))
         case _:
             return text.render(report)  # for who asked; the others may be published
-    return results.scrub(said)
+    return _scrubbed(said, report.command)
+
+
+def _scrubbed(text: str, command: str) -> str:
+    """The text without what is private; the line that asks again stays one that can be pasted."""
+    if not command:
+        return results.scrub(text)
+    told = json.dumps(command, ensure_ascii=False)[1:-1]  # as JSON has it; mostly as it is
+    return results.scrub_command(told).join(map(results.scrub, text.split(told)))
 
 
 def summarise(report: GateReport, path: Path, *, append: bool) -> None:
@@ -35,6 +44,6 @@ def summarise(report: GateReport, path: Path, *, append: bool) -> None:
     """
     try:
         with path.open("a" if append else "w", encoding="utf-8") as file:
-            file.write(results.scrub(markdown.render(report)))
+            file.write(_scrubbed(markdown.render(report), report.command))
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror})") from None

@@ -22,7 +22,7 @@ class ProvenSet:
         works: passes, or there is nothing to fail.
         with_fix: fails, and a fix was proven for every failing cell.
         unproven: anything else that was run, with its outcome.
-        not_run: no cell.
+        not_run: no cell, or none that this machine could reach.
     """
 
     stack: str
@@ -66,6 +66,8 @@ def _of(document: Results, failures: Sequence[str], stack: str) -> ProvenSet:
                 works.append(failure)
             case tables.Summary(outcome=Outcome.REPRODUCED, fixed=True):
                 with_fix.append(failure)
+            case tables.Summary(outcome=Outcome.UNAVAILABLE):
+                not_run.append(failure)  # as little is known of it as without any cell
             case tables.Summary(outcome=outcome):
                 unproven.append((failure, outcome))
     return ProvenSet(stack, tuple(works), tuple(with_fix), tuple(unproven), tuple(not_run))
