@@ -157,8 +157,15 @@ WITH_CONTROL = {
 }
 
 
+ONE_SURPRISES = """
+def scenario(rank):
+    if rank.spec.variant != "one":
+        rank.check("holds", True, "")
+"""
+
+
 class Source:
-    """A project in which two failures with two variants and a control each assert nothing."""
+    """A project of two failures with two variants and a control each; one cell asserts nothing."""
 
     def __init__(self, root: Path) -> None:
         make_project(root, ["vacuous", "passes"])
@@ -167,6 +174,7 @@ class Source:
             reproduction = {**WITH_CONTROL, "module": name}
             record = {**yaml.safe_load(path.read_text()), "reproduction": reproduction}
             path.write_text(yaml.safe_dump(record))
+        (root / "tests" / "reproductions" / "vacuous.py").write_text(ONE_SURPRISES)
         self.root, self.state, self.reports = root, root / ".trl-compat", root / "reports"
 
     def observed(self) -> dict[str, str]:
