@@ -175,7 +175,14 @@ def of_the_bundle(files: list[str]) -> set[str]:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("how", [(), ("--torchrun",)], ids=["preloaded", "torchrun"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("--failure", "grpo-zero3-optimizer", "--failure", "unwrap-double-yield"),
+        ("--failure", "grpo-zero3-optimizer", "--variant", "zero3-train", "--torchrun"),
+    ],
+    ids=["preloaded", "torchrun"],
+)
 def test_real_ranks_import_nothing_of_ours_that_is_not_digested(
     tmp_path: Path, how: tuple[str, ...]
 ) -> None:
@@ -184,9 +191,7 @@ def test_real_ranks_import_nothing_of_ours_that_is_not_digested(
             path.write_text(path.read_text() + TOLD)
 
     root = a_copy(tmp_path, edit)
-    wanted = ["grpo-zero3-optimizer", "unwrap-double-yield"]
-    options = [word for failure in wanted for word in ("--failure", failure)]
-    done = run_command(root, "--stack", "trl-0.15.2", "--model", "tiny-qwen2", *options, *how)
+    done = run_command(root, "--stack", "trl-0.15.2", "--model", "tiny-qwen2", *how)
     assert done.returncode == 0, done.stdout + done.stderr
     catalogue = advisories.load(root / "advisories", root / "tests" / "reproductions")
     table = matrix.load(root / "matrix.yaml")
