@@ -21,7 +21,7 @@ class Host(BaseModel):
     """Operating system, processor, memory, GPUs, and how far the kernel keeps cells to themselves.
 
     Attributes:
-        isolation: ``network``: cells have loopback only; ``files``: they cannot write elsewhere.
+        isolation: what of cells is contained, see :class:`trl_compat.execution.parts.Part`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -27,6 +27,8 @@ from trl_compat.errors import (
     BadInput,
     HarnessError,
 )
+from trl_compat.execution import isolation
+from trl_compat.execution.parts import missing
 from trl_compat.execution.watch import Limits
 from trl_compat.outcomes import Observation, Outcome, Verdict
 from trl_compat.project import Project
@@ -95,6 +97,7 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         verbosity=options.verbosity,
         reports=where.reports,
         again=again,
+        not_contained=missing(isolation.available()) if todo else (),
     )
     # A polite end is one like Ctrl-C: what is finished is kept and reported.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Sequence
 from trl_compat import matrix, report, results, runs
 from trl_compat.campaign import Campaign, agrees
 from trl_compat.cells import Cell, Plan
-from trl_compat.outcomes import Launch, Outcome, Verdict
+from trl_compat.outcomes import Launch, Outcome, Verdict, left_running
 from trl_compat.rerun import Again
 from trl_compat.results import CellResult, NotRunResult, Results, RunResult
 from trl_compat.store import CellRecord
@@ -154,6 +154,7 @@ def _cell_result(
     verdict = campaign.verdict(cell, record)
     first = record.observations[0]
     ranks = first.ranks.values()
+    leftovers = max(seen.leftovers for seen in record.attempts)
     hanging = next((seen.hanging for seen in record.attempts if seen.hanging), {})
     backend = "gloo" if cell.device == "cpu" else "nccl"
     log = f"evidence/{cell.id}.log" if first.output else None
@@ -177,7 +178,7 @@ def _cell_result(
         outcome=verdict.outcome,
         expected=cell.expectation.outcome,
         agrees=agrees(cell.expectation, verdict),
-        reason=verdict.reason,
+        reason=verdict.reason or left_running(leftovers),
         symptom=verdict.symptom,
         masked_by=verdict.masked_by,
         resembles=verdict.resembles,
@@ -189,6 +190,7 @@ def _cell_result(
         started_at=first.started_at,
         seconds=first.seconds,
         peak_memory=first.peak_memory,
+        leftovers=leftovers,
         hanging={
             rank: state.model_copy(update={"stack": state.stack[-6_000:]})
             for rank, state in hanging.items()

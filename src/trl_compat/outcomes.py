@@ -111,6 +111,15 @@ class Observation(BaseModel):
         return self.unsound is None and not self.problems and not _disk_full(self)
 
 
+def left_running(count: int) -> str:
+    """What a cell left behind, in words; empty if nothing."""
+    if not count:
+        return ""
+    if count == 1:
+        return "a process that it started was still running when it was over, and was ended"
+    return f"{count} processes that it started were still running when it was over, and were ended"
+
+
 class Verdict(BaseModel):
     """An outcome with its reasons.
 

@@ -99,6 +99,7 @@ class CellResult(Part):
         symptom: which of the advisory's symptoms was seen.
         resembles: at the place of which symptom something else was raised.
         peak_memory: bytes that the cell's processes held together, what they share counted once.
+        leftovers: processes that were still running when the cell was over, and were ended.
         hanging: of a hang, the state of each rank that was still running: its place, the collective
             that it waits in, how many it had started, its Python stacks.
         traceback: the end of the traceback of the rank that raised first; empty if none did.
@@ -135,6 +136,7 @@ class CellResult(Part):
     started_at: str
     seconds: float
     peak_memory: int = 0
+    leftovers: int = 0
     hanging: dict[int, RankState] = Field(default_factory=dict)
     launch: Launch
     attempts: list[Attempt]

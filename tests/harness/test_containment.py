@@ -24,6 +24,7 @@ from trl_compat.environments import build
 from trl_compat.environments.build import Environment
 from trl_compat.execution import isolation
 from trl_compat.execution.isolation import Containment
+from trl_compat.execution.parts import Part, missing
 from trl_compat.execution.runner import StackRunner
 from trl_compat.outcomes import Launch, Outcome
 from trl_compat.runtime import confine
@@ -34,7 +35,7 @@ room = pytest.mark.skipif(
     not isolation.containment().room, reason="no user namespaces on this machine"
 )
 whole = pytest.mark.skipif(
-    isolation.missing(isolation.available()) != [], reason="this machine does not contain it all"
+    missing(isolation.available()) != [], reason="this machine does not contain it all"
 )
 
 
@@ -125,7 +126,7 @@ def test_where_nothing_is_contained_python_refuses_the_network(
         found = tried(unprotected, targets, Launch.PRELOADED)
     assert (found["address"], found["name"]) == ("OSError", "OSError")
     assert found["read"] == "done"  # so the fake really tries, and nothing else is claimed
-    assert len(isolation.missing(isolation.available())) == len(isolation.Part)
+    assert len(missing(isolation.available())) == len(Part)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from trl_compat.execution import isolation, processes
-from trl_compat.execution.isolation import Containment, Part
+from trl_compat.execution.isolation import Containment
+from trl_compat.execution.parts import Part, missing
 
 LOOPBACK = (
     "import socket\n"
@@ -91,7 +92,7 @@ def test_a_keeper_whose_harness_is_gone_starts_nothing(tmp_path: Path) -> None:
 def test_what_does_not_work_as_a_whole_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "TRIAL", "raise SystemExit('the loopback is not there')")
     assert isolation.containment() == Containment()
-    assert isolation.missing(isolation.available()) == [part.otherwise for part in Part]
+    assert missing(isolation.available()) == [part.otherwise for part in Part]
 
 
 @linux
@@ -106,7 +107,7 @@ def test_the_best_that_works_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_works", only_without_a_room)
     assert isolation.containment() == tried[1]
     assert (tried[0].room, tried[1].room, tried[1].network) == (True, False, True)
-    assert Part.SOCKETS.otherwise in isolation.missing(isolation.available())
+    assert Part.SOCKETS.otherwise in missing(isolation.available())
 
 
 def test_a_folder_that_holds_the_home_of_the_user_is_not_shown(

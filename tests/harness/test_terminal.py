@@ -108,6 +108,25 @@ def test_a_stack_that_could_not_be_preloaded_is_said_to_be_slower() -> None:
     assert shown(QUIET, seen=seen) == ""
 
 
+def test_what_was_left_running_is_said_of_an_expected_outcome_too() -> None:
+    left = SEEN.model_copy(update={"leftovers": 3})
+    assert "3 processes that it started were still running" in shown(NORMAL, seen=left)
+    assert "still running" not in shown(NORMAL)
+
+
+def test_what_a_machine_does_not_contain_is_said_before_the_cells() -> None:
+    file = io.StringIO()
+    with Display(
+        total=1,
+        reused=0,
+        describe=lambda _: (CELL, EXPECTED, SEEN, True),
+        not_contained=("cells can read whatever the user can read",),
+        console=Console(file=file, width=160),
+    ):
+        pass
+    assert "not contained on this machine: cells can read whatever" in file.getvalue()
+
+
 def test_quiet_says_nothing_of_what_is_as_expected() -> None:
     assert shown(QUIET) == ""
     assert "is other-failure" in shown(QUIET, SURPRISE)

@@ -3,26 +3,26 @@
 Old releases with known holes run in cells, and so does code that a pull request names.  Linux keeps
 them to themselves without root where it allows user namespaces and has Landlock (from 5.13); what a
 machine does not give is done without, and said: :func:`available` is part of every report, and
-:func:`missing` says in sentences what is not contained.  The work is done by the keeper
+:func:`.parts.missing` says in sentences what is not contained.  The work is done by the keeper
 (:mod:`.keeper`), the process between the harness and a stack.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trl_compat.execution.keeper import NO_ROOM as NO_ROOM
 from trl_compat.execution.keeper import Order
+from trl_compat.execution.parts import Part
 from trl_compat.runtime import confine
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -34,29 +34,6 @@ SYSTEM = (
 )
 # What the variables that a cell may have from the user name: folders of drivers and libraries.
 LIBRARIES = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
-
-
-class Part(enum.StrEnum):
-    """One thing that is contained, with a sentence for where it is not."""
-
-    otherwise: str
-
-    def __new__(cls, value: str, otherwise: str) -> Part:  # noqa: D102
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.otherwise = otherwise
-        return member
-
-    NETWORK = "network", "cells can reach the network; only Python code is refused it"
-    PROCESSES = (
-        "processes",
-        "cells see the machine's other processes, and one that hides well may outlive its cell",
-    )
-    READING = "reading", "cells can read whatever the user can read"
-    WRITING = "writing", "cells can write, remove and change whatever the user can"
-    MODES = "modes", "cells can change modes, owners and times of the user's files"
-    SOCKETS = "sockets", "cells can connect to unix sockets of the machine, such as Docker's"
-    CELLS = "cells", "a cell can write to what later cells of the same stack read"
 
 
 @dataclass(frozen=True)
@@ -100,11 +77,6 @@ class Containment:
 def available() -> frozenset[str]:
     """What is contained on this machine, by name."""
     return frozenset(map(str, containment().parts))
-
-
-def missing(parts: Collection[str]) -> list[str]:
-    """A sentence for each thing that is not contained."""
-    return [part.otherwise for part in Part if part not in parts]
 
 
 @functools.cache

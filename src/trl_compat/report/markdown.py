@@ -13,7 +13,7 @@ from trl_compat.advisories import Advisory, Catalogue
 from trl_compat.report import counts, provenance, stand_ins, tables
 from trl_compat.report.coverage import coverage
 from trl_compat.report.releases import by_variant, standings
-from trl_compat.results import CellResult, Results, RunResult
+from trl_compat.results import CellResult, Results
 
 SIZE_LIMIT = 400_000  # bytes; GitHub renders files up to 512 KB
 
@@ -162,7 +162,7 @@ def _runs(document: Results) -> Iterator[str]:
     yield _row(*["---"] * 5)
     for batch in provenance.batches(document):
         stacks = f"{batch.cells} of {len(batch.stacks)} stacks"
-        yield _row(str(batch.number), batch.when, _text(batch.where), stacks, _how(batch.run))
+        yield _row(str(batch.number), batch.when, _text(batch.where), stacks, _how(batch))
     used = stand_ins.used(document)
     if used:
         yield ""
@@ -172,10 +172,13 @@ def _runs(document: Results) -> Iterator[str]:
             yield f"- `{_text(name)}` ({count} cells): {_text(reason)}"
 
 
-def _how(run: RunResult | None) -> str:
+def _how(batch: provenance.Batch) -> str:
+    run = batch.run
     if run is None:
         return "not known"
     note = f"; {_text(run.note)}" if run.note else ""
+    if batch.not_contained:
+        note += f"; not contained there: {_text(batch.not_contained)}"
     version = f"trl-compat {_text(run.harness_version)}, profile `{_text(run.profile)}`"
     return f"{_code(run.command)}, {version}{note}"
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trl_compat.execution.parts import missing
 from trl_compat.host import Host
 from trl_compat.results import CellResult, Results, RunResult
 
@@ -37,6 +38,11 @@ class Batch:
     def where(self) -> str:
         """The machine."""
         return machine(self.run.host) if self.run else "not known"
+
+    @property
+    def not_contained(self) -> str:
+        """What that machine did not contain of cells, in words; empty where it was everything."""
+        return "; ".join(missing(self.run.host.isolation)) if self.run else ""
 
 
 def batches(document: Results) -> list[Batch]:

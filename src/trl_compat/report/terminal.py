@@ -31,7 +31,7 @@ from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells import Cell
 from trl_compat.escaping.console import escape
-from trl_compat.outcomes import Observation, Outcome, Verdict
+from trl_compat.outcomes import Observation, Outcome, Verdict, left_running
 from trl_compat.report import conclusion
 from trl_compat.rerun import PLAINLY, Again
 
@@ -61,11 +61,13 @@ class Display:
         verbosity: int = NORMAL,
         reports: Path = Path("reports"),
         again: Again = PLAINLY,
+        not_contained: Sequence[str] = (),
         console: Console | None = None,
     ) -> None:
         self.console = console or standard_output()
         self._total, self._reused, self._describe = total, reused, describe
         self._verbosity, self._reports, self._again = verbosity, reports, again
+        self._not_contained = not_contained
         self._done = 0
         self._begun = time.monotonic()
         self._running: dict[str, float] = {}
@@ -87,6 +89,8 @@ class Display:
         if self._verbosity > QUIET:
             reused = f" ({self._reused} unchanged since an earlier run)" if self._reused else ""
             self.console.print(f"{self._total} cells{reused}")
+            for sentence in self._not_contained:
+                self.console.print(f"not contained on this machine: {sentence}", soft_wrap=True)
         if self.console.is_terminal and not os.environ.get("NO_COLOR"):
             self._task = self._progress.add_task("cells", total=self._total - self._reused)
             self._live = Live(
@@ -169,6 +173,8 @@ class Display:
         if not agreed:
             for line in what_matters(cell, verdict, self._again):
                 self.console.print(f"      {escape(line)}", soft_wrap=True)
+        elif seen.leftovers and self._verbosity > QUIET:
+            self.console.print(f"      {left_running(seen.leftovers)}", soft_wrap=True)
         elif self._verbosity >= VERBOSE and verdict.error is not None:
             self.console.print(f"      [dim]{escape(raised(verdict))}[/]", soft_wrap=True)
 
