@@ -184,7 +184,9 @@ def test_the_signal_of_a_killed_rank_is_known(runner: StackRunner) -> None:
 
 def test_the_first_rank_to_fail_counts(runner: StackRunner) -> None:
     seen = observe(runner, "two_ranks_differ")
-    assert seen.ranks[1]["error"]["message"] == "first"
+    error = seen.ranks[1].error
+    assert error is not None
+    assert error.message == "first"
 
 
 def test_plain_torchrun_observes_the_same(runner: StackRunner) -> None:
@@ -199,7 +201,7 @@ def test_eight_ranks(runner: StackRunner) -> None:
 
 
 def test_nothing_of_the_harness_or_the_user_is_in_a_cell(runner: StackRunner) -> None:
-    seen = observe(runner, "sees_its_environment").ranks[0]["observations"]
+    seen = observe(runner, "sees_its_environment").ranks[0].observations
     assert seen["harness"] == []
     assert not {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY"} & set(seen["variables"])
     assert "planted" not in seen["values"]

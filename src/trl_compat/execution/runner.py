@@ -156,6 +156,7 @@ class StackRunner:
             raise
         strays = self._end_strays()
         records, problems = evidence.records(folder, spec.world_size)
+        failed, unreadable = evidence.failed(folder, spec.world_size)
         output = evidence.output(folder, spec.world_size)
         if watch.log_bytes_dropped:
             output += f"\n[{watch.log_bytes_dropped} bytes of earlier output were dropped]\n"
@@ -165,6 +166,7 @@ class StackRunner:
             started_at=started_at,
             seconds=round(time.monotonic() - begun, 2),
             ranks=records,
+            failed=failed,
             exit_status=end.status,
             rank_exits=watch.rank_exits | evidence.rank_exits(folder),
             stopped=end.stopped,
@@ -172,7 +174,8 @@ class StackRunner:
             leftovers=end.leftovers + strays,
             peak_memory=watch.peak_memory,
             out_of_memory_kills=_out_of_memory_kills() - kills,
-            problems=problems,
+            problems=problems + unreadable,
+            shortage=watch.shortage or evidence.shortage(folder),
             not_preloaded=not_preloaded,
             output=output,
         )
@@ -287,7 +290,7 @@ class StackRunner:
 
     def _last_words(self) -> str:
         """Why the parent has not said that it is ready."""
-        text = (self._scratch / "preload.log").read_text(encoding="utf-8", errors="replace")
+        text = evidence.last_words(self._scratch / "preload.log")
         last = (text.strip().splitlines() or ["it said nothing"])[-1][:200]
         return f"its imports came to no end: {last}"
 
