@@ -249,7 +249,14 @@ class Campaign:
 
     def _judge(self, cell: Cell, observed: Observation) -> Verdict:
         advisory = self.catalogue[cell.failure]
-        return decide(observed, advisory, self.catalogue.masks, self._control(cell))
+        control = self._control(cell)
+        try:
+            return decide(observed, advisory, self.catalogue.masks, control)
+        except Exception as error:  # no cell costs another its verdict
+            said = f"what was observed cannot be judged ({type(error).__name__}: {error})"
+            return Verdict(
+                outcome=Outcome.HARNESS_ERROR, reason=f"{said}; run it again with --fresh"
+            )
 
     def _control(self, cell: Cell) -> Outcome | None:
         """Outcome of the control of a cell; ``unavailable`` if it was not run, None without one."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from trl_compat.rank_records import Collectives
 
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.M)
+LONGEST = 300
 MARKERS = ("/site-packages/", "/dist-packages/", "/lib/python")
 COLLECTIVES = re.compile(r"torch/distributed/distributed_c10d\.py$")
 # Frames between a caller and the collective that it called.
@@ -63,8 +64,8 @@ def _state(stack: str, answer: Collectives | None) -> RankState:
         waits_in, place = None, frames[0] if frames else ("unknown", "unknown")
     groups = answer.groups if answer else ()
     return RankState(
-        place=":".join(place),
-        waits_in=waits_in,
+        place=":".join(place)[:LONGEST],
+        waits_in=waits_in and waits_in[:LONGEST],
         started=sum(group.started for group in groups) if groups else None,
         last=answer.last if answer else None,
         stack=stack,

@@ -179,7 +179,8 @@ def decide(
     records = observed.ranks.values()
     if records and all(record.status == "not-applicable" for record in records):
         error = observed.ranks[min(observed.ranks)].error
-        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=error.message if error else "")
+        reason = _short(error.message, LONGEST_REASON) if error else ""
+        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=reason)
     if any(record.status == "not-applicable" for record in records):
         return Verdict(
             outcome=Outcome.OTHER_FAILURE,
@@ -249,9 +250,8 @@ def _judge_error(
                 error=error,
             )
     if failed.control:
-        return Verdict(
-            outcome=Outcome.MASKED, reason=f"precondition failed: {error['message']}", error=error
-        )
+        why = _short(error["message"], LONGEST_REASON)
+        return Verdict(outcome=Outcome.MASKED, reason=f"precondition failed: {why}", error=error)
     said = f"{error['exception']}: {_short(error['message'])}"
     resembled = advisory.resembled_by(error)
     if resembled is not None:
@@ -365,6 +365,9 @@ def _last_words(observed: Observation) -> str:
     running = {rank: state for rank, state in observed.hanging.items() if rank not in gone}
     told = hangs.explain(running, gone)
     return f"{why}: {told}" if told else f"{why}; no rank could be asked"
+
+
+LONGEST_REASON = 1_000
 
 
 def _short(message: str, limit: int = 200) -> str:

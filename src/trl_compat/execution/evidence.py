@@ -22,6 +22,7 @@ RANK_LINE = re.compile(r"\s*rank\s*:\s*(\d{1,4})\b")
 EXIT_LINE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,4})\b")
 # How an interpreter ends that met a full disk before a rank could say so.
 FULL_DISK = re.compile(r"(?:\w+\.)*OSError: \[Errno (\d{1,4})\] ")
+LONG_LINE = re.compile(r"([^\n]{2000})[^\n]+")
 RECORD_LIMIT = 8 * 10**6
 ANSWER_LIMIT = 10**6
 LAUNCHER_LIMIT = 10**6
@@ -123,7 +124,7 @@ def output(folder: Path, world_size: int, limit: int = 12_000) -> str:
     parts = []
     with Folder(folder) as left:
         for name in [*(f"rank{rank}" for rank in range(world_size)), "launcher"]:
-            text = _tail(left, f"{name}.log", 4 * limit)
+            text = LONG_LINE.sub(r"\1…", _tail(left, f"{name}.log", 4 * limit))
             if not text:
                 continue
             if len(text) > limit:

@@ -29,6 +29,7 @@ from trl_compat.execution import bundle, cell_environment, evidence, isolation, 
 from trl_compat.execution.watch import Limits, Watch
 from trl_compat.outcomes import Launch, Observation, Outcome, Stop
 from trl_compat.runtime.launch import torchrun_command
+from trl_compat.runtime.plain import text
 from trl_compat.runtime.spec import CellSpec
 
 IMPORT_LIMIT = 300.0
@@ -290,8 +291,8 @@ class StackRunner:
 
     def _last_words(self) -> str:
         """Why the parent has not said that it is ready."""
-        text = evidence.last_words(self._scratch / "preload.log")
-        last = (text.strip().splitlines() or ["it said nothing"])[-1][:200]
+        said = evidence.last_words(self._scratch / "preload.log")
+        last = (said.strip().splitlines() or ["it said nothing"])[-1][:200]
         return f"its imports came to no end: {last}"
 
     def _answer(self, limit: float) -> dict[str, Any] | None:
@@ -348,7 +349,7 @@ def unsound(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
         world_size=world_size,
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seconds=0.0,
-        unsound=(outcome, reason),
+        unsound=(outcome, text(reason)),
     )
 
 
