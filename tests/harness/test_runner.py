@@ -30,6 +30,8 @@ LIMITS = {
     "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
     "ranks_call_different_collectives": Limits(seconds=60, silence=4),
     "hangs_in_teardown": Limits(seconds=60, silence=4),
+    "leaves_links_and_pipes": Limits(seconds=60, silence=4),
+    "swallows_a_failed_check_and_hangs": Limits(seconds=60, silence=4),
     "hangs_at_work": Limits(seconds=6, silence=4),
     "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
 }
@@ -105,6 +107,19 @@ FAKES_AND_WHAT_THEY_ARE = [
     ("floods_its_log", Outcome.PASS, ""),
     ("raises_on_rank_1", Outcome.OTHER_FAILURE, ""),
     ("two_ranks_differ", Outcome.OTHER_FAILURE, "LookupError: first"),
+    ("swallows_a_failed_check", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
+    ("swallows_a_failed_precondition", Outcome.MASKED, "precondition failed: engine: there is"),
+    ("swallows_a_failed_check_and_raises", Outcome.OTHER_FAILURE, "PostConditionFailed: it was"),
+    ("swallows_a_failed_check_and_hangs", Outcome.OTHER_FAILURE, "it was lost; then nothing of it"),
+    ("fails_a_check_in_a_thread", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
+    ("fails_a_check_in_a_child", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
+    ("is_not_applicable_after_a_failed_check", Outcome.OTHER_FAILURE, "it was lost"),
+    ("raises_what_cannot_be_told", Outcome.OTHER_FAILURE, "Odd: <no text of this Odd can be made"),
+    ("never_ends_its_text", Outcome.OTHER_FAILURE, "Endless: <no text of this Endless can be"),
+    ("leaves_a_record_of_another_shape", Outcome.HARNESS_ERROR, "checks.0.name: Input should be"),
+    ("cannot_write_its_record", Outcome.HARNESS_ERROR, "rank 1 could not write its record"),
+    ("quotes_a_full_disk", Outcome.OTHER_FAILURE, "ValueError: the manual says"),
+    ("leaves_links_and_pipes", Outcome.HARNESS_ERROR, "rank1.json cannot be read"),
 ]
 
 
