@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -164,10 +165,16 @@ class Folder:
 def appended(path: Path) -> int:
     """Opens a log of the harness's own, in a folder that cells can write to; a descriptor.
 
-    Raises:
-        OSError: something else than a file of its own is in its place.
+    What a cell has put into its place is moved aside, so that it costs no other cell its run.
     """
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | SAFELY, 0o644)
+    with contextlib.suppress(OSError):
+        return _own(path, os.O_CREAT)
+    path.rename(path.with_name(f"{path.name}.{time.time_ns()}"))
+    return _own(path, os.O_CREAT | os.O_EXCL)
+
+
+def _own(path: Path, flags: int) -> int:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | flags | SAFELY, 0o644)
     try:
         _refuse_others(file)
     except OSError:

@@ -4,6 +4,6 @@
 def scenario(rank):
     try:
         rank.check("kept", False, "it was lost")
-    except BaseException:
-        pass
+    except:  # noqa: E722 as a callback may have it
+        print("never mind")
     rank.check("went-on", True, "")
