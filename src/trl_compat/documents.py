@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from trl_compat.errors import BadInput
+from trl_compat.sources.files import text_of
 
 if TYPE_CHECKING:  # doctor reads YAML, and has no use for pydantic
     from pydantic import BaseModel, ValidationError
@@ -36,13 +37,7 @@ def load(path: Path, model: type[Model]) -> Model:
     """
     from pydantic import ValidationError
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read ({error})") from None
-    root, data = _composed(text, path)
+    root, data = _composed(text_of(path), path)
     lines: dict[KeyPath, int] = {}
     if root is not None:
         _note_lines(root, (), lines, path)

@@ -207,14 +207,14 @@ def test_a_rank_that_waits_is_asked(cell: Path) -> None:
     os.close(question)
 
 
-@pytest.mark.parametrize("pid", ["-1", "0", "1", str(os.getpid()), "9" * 30, "x", ""])
+@pytest.mark.parametrize("pid", ["-1", "0", "1", "ours", "9" * 30, "x", ""])
 def test_no_process_but_those_of_the_cell_is_sent_a_signal(
     cell: Path, pid: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[object] = []
     monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
     monkeypatch.setattr(processes, "descendants", lambda _: [])
-    (cell / "rank0.pid").write_text(pid)
+    (cell / "rank0.pid").write_text(str(os.getpid()) if pid == "ours" else pid)
     (cell / "rank0.log").write_text("")
     assert Watch(os.getpid(), cell, 1, Limits()).interrogate() == ({}, {})
     assert sent == []
