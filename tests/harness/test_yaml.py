@@ -34,7 +34,7 @@ EXCESS = {
     "5,000 digits": ("a: " + "9" * 5000, ":1: a number of 5000 characters"),
     "base 60": ("a: 1" + ":59" * 300_000, ":1: a number of 900001 characters"),
     "a day of no calendar": ("a: 2024-13-45", "not valid YAML: month must be in 1..12"),
-    "no text": ("a: \0", "not valid YAML: unacceptable character"),
+    "no text": ("a: \a", "not valid YAML: unacceptable character"),
     "a list as key": ("? [a]\n: b", ":1: not valid YAML: found unhashable key"),
     "code": ("!!python/name:os.system x", "not valid YAML: could not determine a constructor"),
     "nobody": ("a: *b", ":1: not valid YAML: found undefined alias"),
