@@ -163,13 +163,14 @@ def decide(
     if reason := disk_to_blame(observed):
         return Verdict(outcome=Outcome.HARNESS_ERROR, reason=reason)
     failed = _failed(observed)
+    missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
+    decisive = failures.decisive(failed, a_rank_is_missing=bool(missing))
     # A scenario that swallowed what it registered as false may well hang afterwards.
-    if observed.stopped in ENDED_BY_US and not any(f.registered for f in failed):
+    known_to_be_false = decisive is not None and any(f.registered for f in failed)
+    if observed.stopped in ENDED_BY_US and not known_to_be_false:
         return _ended_by_us(observed)
     if _killed_for_memory(observed):
         return Verdict(outcome=Outcome.CRASH, reason=_memory(observed))
-    missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
-    decisive = failures.decisive(failed, a_rank_is_missing=bool(missing))
     if decisive is not None:
         verdict = _judge_error(decisive, advisory, masks, control)
         if observed.stopped not in ENDED_BY_US:

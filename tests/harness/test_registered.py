@@ -117,6 +117,8 @@ def test_a_check_that_only_tells_of_a_rank_that_is_gone_is_no_cause(catalogue: C
     assert judge(catalogue, observed(record(), None, **swallowed(told), **gone)).outcome is (
         Outcome.CRASH
     )
+    hung = observed(record(), None, **swallowed(told), stopped=Stop.LIMIT)
+    assert judge(catalogue, hung).outcome is Outcome.HANG
     both = observed(record(), None, **swallowed(told, check(2.0)), **gone)
     assert judge(catalogue, both).symptom == "empty"
 
