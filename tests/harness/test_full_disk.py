@@ -167,4 +167,4 @@ def test_a_launcher_that_met_a_full_disk_is_heard(tmp_path: Path, line: str, ful
     folder = tmp_path / "cell"
     folder.mkdir()
     (folder / "launcher.log").write_text(f"Traceback (most recent call last):\n{line}\n")
-    assert bool(evidence.shortage(folder)) is full
+    assert bool(evidence.shortage(folder, went_well=False)) is full

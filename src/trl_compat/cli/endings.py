@@ -124,5 +124,9 @@ def listen() -> None:
 def _interrupt(number: int, frame: object) -> NoReturn:
     # A terminal that closes sends several: the first one is enough, the rest is cleaning up.
     for polite in POLITE_ENDS:
-        signal.signal(polite, signal.SIG_IGN)
+        signal.signal(polite, _heard)
     raise KeyboardInterrupt
+
+
+def _heard(number: int, frame: object) -> None:
+    """Not SIG_IGN, which processes inherit that are started while cleaning up."""

@@ -104,9 +104,15 @@ def rank_exits(folder: Path) -> dict[int, int]:
     return found
 
 
-def shortage(folder: Path) -> str:
-    """Why there was no room to write for this run, as far as can be told when it is over."""
+def shortage(folder: Path, *, went_well: bool) -> str:
+    """Why there was no room to write for a run, as far as can be told when it is over.
+
+    Args:
+        went_well: every rank has come to its end; then nothing is tried.
+    """
     scratch = folder.parent  # the harness's own
+    if went_well:
+        return disk.shortage(scratch)
     if said := disk.shortage(scratch) or disk.refusal(scratch):
         return said
     met = (FULL_DISK.match(line) for line in _launcher(folder).splitlines())

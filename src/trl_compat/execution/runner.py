@@ -158,6 +158,8 @@ class StackRunner:
         strays = self._end_strays()
         records, problems = evidence.records(folder, spec.world_size)
         failed, unreadable = evidence.failed(folder, spec.world_size)
+        finished = [rank for rank, record in records.items() if not record.failed]
+        went_well = len(finished) == spec.world_size and not failed
         output = evidence.output(folder, spec.world_size)
         if watch.log_bytes_dropped:
             output += f"\n[{watch.log_bytes_dropped} bytes of earlier output were dropped]\n"
@@ -176,7 +178,7 @@ class StackRunner:
             peak_memory=watch.peak_memory,
             out_of_memory_kills=_out_of_memory_kills() - kills,
             problems=problems + unreadable,
-            shortage=watch.shortage or evidence.shortage(folder),
+            shortage=watch.shortage or evidence.shortage(folder, went_well=went_well),
             not_preloaded=not_preloaded,
             output=output,
         )
