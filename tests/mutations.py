@@ -38,7 +38,7 @@ NEVER, ALWAYS = "never", "always"
 # A part of a symptom, replaced so that it matches nothing or everything.
 BROKEN: dict[str, dict[str, str | None]] = {
     "exception": {NEVER: "NoSuchError"},  # compared as it is, so nothing matches every type
-    "message": {NEVER: "(?!)", ALWAYS: ""},
+    "message": {NEVER: r"[^\s\S]", ALWAYS: ""},
     "where": {NEVER: "nowhere", ALWAYS: "*"},
     "through": {NEVER: "nowhere", ALWAYS: "*", "left out": None},
 }
@@ -121,10 +121,8 @@ def _short(condition: str) -> str:
 def _let_through(seen: Observation, site: Site, sabotage: Sabotage) -> bool:
     """Whether a rank came past the check, which by now holds whatever it finds."""
     for rank in seen.ranks.values():
-        if site.method == "precondition":
-            if sabotage.check in rank["observations"].get("preconditions", ()):
-                return True
-        elif any(c["name"] == sabotage.check and c["holds"] for c in rank["checks"]):
+        registered = rank.preconditions if site.method == "precondition" else rank.checks
+        if any(one.name == sabotage.check and one.holds for one in registered):
             return True
     return False
 

@@ -155,7 +155,8 @@ def _cells(where: project.Project, cells: list[Cell], jobs: int, folder: Path) -
     ours, plain = folder / "ours", folder / "plain"
     begun = time.monotonic()
     order = _campaign(where, ours, cells).order
-    matrix_run.execute(order, cells, jobs, _Silent())
+    if matrix_run.execute(order, cells, jobs, _Silent()):
+        raise KeyboardInterrupt
     took = time.monotonic() - begun
     looped = _campaign(where, plain, cells, preload=False)
     begun = time.monotonic()

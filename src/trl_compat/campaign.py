@@ -24,6 +24,7 @@ from trl_compat.expectations import Expectation
 from trl_compat.host import visible_gpus
 from trl_compat.outcomes import Launch, Observation, Outcome, Verdict, agreed, decide
 from trl_compat.project import Project
+from trl_compat.runtime.signature import errnos
 from trl_compat.runtime.spec import CellSpec
 from trl_compat.store import CellRecord, Store, Surroundings, content_key
 
@@ -225,9 +226,10 @@ class Campaign:
             )
             return self._runner.run(spec, limits=self.order.limits, launch=launch)
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = [n for n in errnos(error) if n in (errno.ENOSPC, errno.EDQUOT)]
+            if full:
                 raise BadInput(
-                    f"cell {cell.id}: {error.strerror}; the results so far are kept"
+                    f"cell {cell.id}: {os.strerror(full[0])}; the results so far are kept"
                 ) from None
             return unsound(
                 Outcome.HARNESS_ERROR,
@@ -249,7 +251,14 @@ class Campaign:
 
     def _judge(self, cell: Cell, observed: Observation) -> Verdict:
         advisory = self.catalogue[cell.failure]
-        return decide(observed, advisory, self.catalogue.masks, self._control(cell))
+        control = self._control(cell)
+        try:
+            return decide(observed, advisory, self.catalogue.masks, control)
+        except Exception as error:  # no cell costs another its verdict
+            said = f"what was observed cannot be judged ({type(error).__name__}: {error})"
+            return Verdict(
+                outcome=Outcome.HARNESS_ERROR, reason=f"{said}; run it again with --fresh"
+            )
 
     def _control(self, cell: Cell) -> Outcome | None:
         """Outcome of the control of a cell; ``unavailable`` if it was not run, None without one."""

@@ -1,4 +1,4 @@
-"""The two ways in which a command ends early, and their exit codes.
+"""How a command may end, as its exit code, and the two ways in which it ends early.
 
 Everything that a user can mend is :class:`BadInput`; its text says what is wrong, where, and what
 to do.  :class:`HarnessError` is our own fault.  Both are printed as one sentence, never as a
@@ -11,6 +11,7 @@ EXIT_OK = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_HARNESS = 70
+EXIT_INTERRUPTED = 130
 
 
 class BadInput(Exception):

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from trl_compat.outcomes import Observation
+from trl_compat.rank_records import RankRecord
 
 FIRST, RAISED = "first", "raised"
 # Addresses, process ids, ports, scratch folders: equal in no two runs.
@@ -22,13 +23,9 @@ def essence(observed: Observation) -> dict[str, Any]:
     When a rank has raised, the agent ends the others, some before and some after they have raised
     as well, and which is first is chance: then only what raised counts.
     """
-    raised = {
-        rank: record
-        for rank, record in observed.ranks.items()
-        if record["status"] in ("raised", "control-failed")
-    }
+    raised = {rank: record for rank, record in observed.ranks.items() if record.failed}
     if raised:
-        first = min(raised, key=lambda rank: float(raised[rank]["ended"]))
+        first = min(raised, key=lambda rank: raised[rank].ended)
         return {FIRST: first, RAISED: {rank: _of_rank(raised[rank]) for rank in raised}}
     return {
         "stopped": observed.stopped and str(observed.stopped),
@@ -37,19 +34,20 @@ def essence(observed: Observation) -> dict[str, Any]:
     }
 
 
-def _of_rank(record: dict[str, Any]) -> dict[str, Any]:
+def _of_rank(record: RankRecord) -> dict[str, Any]:
     return {
-        "status": record["status"],
+        "status": record.status,
         "error": _error(record),
-        "checks": [(check["name"], check["holds"]) for check in record["checks"]],
-        "stand_ins": sorted(record["stand_ins"]),
-        "observed": _lasting(str(sorted(record["observations"].items()))),
+        "checks": [(check.name, check.holds) for check in record.checks],
+        "preconditions": [(one.name, one.holds) for one in record.preconditions],
+        "stand_ins": sorted(record.stand_ins),
+        "observed": _lasting(str(sorted(record.observations.items()))),
     }
 
 
-def _error(record: dict[str, Any]) -> list[str] | None:
-    error = record.get("error")
-    return error and [error["exception"], _lasting(error["message"]), error["where"]]
+def _error(record: RankRecord) -> list[str] | None:
+    error = record.error
+    return [error.exception, _lasting(error.message), error.where] if error else None
 
 
 def _lasting(text: str) -> str:

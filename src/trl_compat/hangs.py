@@ -11,7 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from trl_compat.rank_records import Collectives
+
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.M)
+LONGEST = 300
 MARKERS = ("/site-packages/", "/dist-packages/", "/lib/python")
 COLLECTIVES = re.compile(r"torch/distributed/distributed_c10d\.py$")
 # Frames between a caller and the collective that it called.
@@ -42,13 +45,13 @@ class RankState(BaseModel):
 
 
 def states(
-    stacks: Mapping[int, str], collectives: Mapping[int, Mapping[str, Any]]
+    stacks: Mapping[int, str], collectives: Mapping[int, Collectives]
 ) -> dict[int, RankState]:
     """The state of every rank that was asked."""
     return {rank: _state(stack, collectives.get(rank)) for rank, stack in stacks.items()}
 
 
-def _state(stack: str, answer: Mapping[str, Any] | None) -> RankState:
+def _state(stack: str, answer: Collectives | None) -> RankState:
     frames = list(_frames(_main_thread(stack)))
     called = next((n for n, (file, _) in enumerate(frames) if COLLECTIVES.search(file)), None)
     if called is not None:
@@ -59,12 +62,12 @@ def _state(stack: str, answer: Mapping[str, Any] | None) -> RankState:
         waits_in, place = frames[called][1], next(outside, frames[called])
     else:
         waits_in, place = None, frames[0] if frames else ("unknown", "unknown")
-    groups = answer["groups"] if answer else []
+    groups = answer.groups if answer else ()
     return RankState(
-        place=":".join(place),
-        waits_in=waits_in,
-        started=sum(group["started"] for group in groups) if groups else None,
-        last=answer.get("last") if answer else None,
+        place=":".join(place)[:LONGEST],
+        waits_in=waits_in and waits_in[:LONGEST],
+        started=sum(group.started for group in groups) if groups else None,
+        last=answer.last if answer else None,
         stack=stack,
     )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from trl_compat.cells import Cell, Selection, plan
 from trl_compat.errors import (
     EXIT_FINDINGS,
     EXIT_HARNESS,
+    EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_USAGE,
     BadInput,
@@ -99,8 +99,6 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         again=again,
         not_contained=missing(isolation.available()) if todo else (),
     )
-    # A polite end is one like Ctrl-C: what is finished is kept and reported.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with display:
         interrupted = bool(todo) and execute(order, todo, options.jobs, display)
         campaign = Campaign(order)  # the locks of new stacks are there only now
@@ -129,7 +127,7 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     if options.summary or interrupted:
         display.finish(document, shown, campaign.catalogue, interrupted)
     if interrupted:
-        return EXIT_FINDINGS
+        return EXIT_INTERRUPTED
     if lost := len(planned.cells) - len(finished):
         raise HarnessError(
             f"{lost} of {len(planned.cells)} cells have no record (a worker died?); run the same "
@@ -211,7 +209,8 @@ def _forget_old_orders(state: Path) -> None:
     """Removes what runs left that were killed."""
     state.mkdir(parents=True, exist_ok=True)
     for folder in state.glob("order-*-*"):
-        if not psutil.pid_exists(int(folder.name.split("-")[1])):
+        pid = folder.name.split("-")[1]
+        if not pid.isdecimal() or not psutil.pid_exists(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
 
 

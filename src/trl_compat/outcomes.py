@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import enum
+import errno
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trl_compat import hangs
+from trl_compat import failures, hangs
 from trl_compat.advisories import Advisory
+from trl_compat.failures import Failed
+from trl_compat.rank_records import Failure, RaisedError, RankRecord
+from trl_compat.runtime.spec import UNRECORDED
 
 
 class Outcome(enum.StrEnum):
@@ -73,6 +77,7 @@ class Observation(BaseModel):
     Attributes:
         ranks: the record of each rank (see ``trl_compat.runtime.rank``), by rank; a rank that left
             none is missing.
+        failed: what each rank registered as false, also of ranks that left no record.
         exit_status: of the launcher; negative for a signal.
         rank_exits: exit status of each failed rank, as the elastic agent saw it.
         stopped: why the harness ended the run; None if it ended by itself.
@@ -83,6 +88,7 @@ class Observation(BaseModel):
             once; measured once a second.
         out_of_memory_kills: processes that the machine's kernel killed for memory meanwhile.
         problems: what of the evidence could not be read, a line each.
+        shortage: what the disk had left meanwhile, if that was next to nothing.
         not_preloaded: why the ranks were started by ``torchrun`` though they were to be preloaded.
     """
 
@@ -92,7 +98,8 @@ class Observation(BaseModel):
     world_size: int
     started_at: str
     seconds: float
-    ranks: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    ranks: dict[int, RankRecord] = Field(default_factory=dict)
+    failed: dict[int, tuple[Failure, ...]] = Field(default_factory=dict)
     exit_status: int = 0
     rank_exits: dict[int, int] = Field(default_factory=dict)
     stopped: Stop | None = None
@@ -102,13 +109,15 @@ class Observation(BaseModel):
     peak_memory: int = 0
     out_of_memory_kills: int = 0
     problems: tuple[str, ...] = ()
+    shortage: str = ""
     not_preloaded: str = ""
     output: str = ""
 
     @property
     def final(self) -> bool:
         """Whether it says something about the stack, so that it need not be made again."""
-        return self.unsound is None and not self.problems and not _disk_full(self)
+        sound = self.unsound is None and not self.problems
+        return sound and not disk_to_blame(self) and not _maybe_the_disk(self)
 
 
 def left_running(count: int) -> str:
@@ -160,19 +169,29 @@ def decide(
         return Verdict(outcome=outcome, reason=reason)
     if observed.problems:
         return Verdict(outcome=Outcome.HARNESS_ERROR, reason="; ".join(observed.problems))
-    if observed.stopped in (Stop.LIMIT, Stop.SILENCE):
-        return Verdict(outcome=Outcome.HANG, reason=_last_words(observed))
-    if observed.stopped is Stop.MEMORY or _killed_for_memory(observed):
-        return Verdict(outcome=Outcome.CRASH, reason=_memory(observed))
+    if reason := disk_to_blame(observed):
+        return Verdict(outcome=Outcome.HARNESS_ERROR, reason=reason)
+    failed = _failed(observed)
     missing = sorted(set(range(observed.world_size)) - set(observed.ranks))
-    failed = _first_failed(observed)
-    if failed is not None and not (missing and LOST_PEER.search(failed["error"]["message"])):
-        return _judge_error(failed, advisory, masks, control)
+    decisive = failures.decisive(failed, a_rank_is_missing=bool(missing))
+    # A scenario that swallowed what it registered as false may well hang afterwards.
+    known_to_be_false = decisive is not None and any(f.registered for f in failed)
+    if observed.stopped in ENDED_BY_US and not known_to_be_false:
+        return _ended_by_us(observed)
+    if _killed_for_memory(observed):
+        return Verdict(outcome=Outcome.CRASH, reason=_memory(observed))
+    if decisive is not None:
+        verdict = _judge_error(decisive, advisory, masks, control)
+        if observed.stopped not in ENDED_BY_US:
+            return verdict
+        then = f"then {_ended_by_us(observed).reason}"
+        return verdict.model_copy(update={"reason": f"{verdict.reason}; {then}".lstrip("; ")})
     records = observed.ranks.values()
-    if records and all(record["status"] == "not-applicable" for record in records):
-        error = observed.ranks[min(observed.ranks)]["error"]
-        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=error["message"])
-    if any(record["status"] == "not-applicable" for record in records):
+    if records and all(record.status == "not-applicable" for record in records):
+        error = observed.ranks[min(observed.ranks)].error
+        reason = _short(error.message, LONGEST_REASON) if error else ""
+        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=reason)
+    if any(record.status == "not-applicable" for record in records):
         return Verdict(
             outcome=Outcome.OTHER_FAILURE,
             reason="the ranks disagree on whether this release has what is tested",
@@ -185,7 +204,7 @@ def decide(
         return Verdict(
             outcome=Outcome.CRASH, reason=f"in teardown, every scenario had finished: {how}"
         )
-    if not any(record["checks"] for record in records):
+    if not any(record.checks for record in records):
         return Verdict(outcome=Outcome.VACUOUS, reason="no rank registered an assertion")
     return Verdict(outcome=Outcome.PASS)
 
@@ -205,22 +224,24 @@ def agreed(verdicts: Sequence[Verdict]) -> Verdict:
     return Verdict(outcome=Outcome.UNSTABLE, reason=reason, error=verdicts[0].error)
 
 
-def _first_failed(observed: Observation) -> dict[str, Any] | None:
-    failed = [r for r in observed.ranks.values() if r["status"] in ("raised", "control-failed")]
-    return min(failed, key=lambda record: float(record["ended"])) if failed else None
+def _failed(observed: Observation) -> list[Failed]:
+    return failures.in_order(observed.ranks, observed.failed)
 
 
 def _judge_error(
-    record: Mapping[str, Any],
+    failed: Failed,
     advisory: Advisory,
     masks: Sequence[Advisory],
     control: Outcome | None,
 ) -> Verdict:
-    error = dict(record["error"])
-    if resource := _of_the_machine(error):
-        return resource
+    error = failed.error.model_dump(mode="json")
+    if error["exception"] in ("MemoryError", "OutOfMemoryError") or NO_MEMORY.search(
+        error["message"]
+    ):
+        reason = f"out of memory: {_short(error['message'])}"
+        return Verdict(outcome=Outcome.CRASH, reason=reason, error=error)
     symptom = advisory.symptom_of(error)
-    if record["status"] == "raised" and symptom is not None:
+    if not failed.control and symptom is not None:
         if control not in (None, Outcome.PASS):
             return Verdict(
                 outcome=Outcome.MASKED,
@@ -238,10 +259,9 @@ def _judge_error(
                 masked_by=mask.id,
                 error=error,
             )
-    if record["status"] == "control-failed":
-        return Verdict(
-            outcome=Outcome.MASKED, reason=f"precondition failed: {error['message']}", error=error
-        )
+    if failed.control:
+        why = _short(error["message"], LONGEST_REASON)
+        return Verdict(outcome=Outcome.MASKED, reason=f"precondition failed: {why}", error=error)
     said = f"{error['exception']}: {_short(error['message'])}"
     resembled = advisory.resembled_by(error)
     if resembled is not None:
@@ -249,37 +269,55 @@ def _judge_error(
     return Verdict(outcome=Outcome.OTHER_FAILURE, reason=said, resembles=resembled, error=error)
 
 
-# What the others raise when a rank is gone: its consequence, not the cause.
-LOST_PEER = re.compile(
-    r"Connection (?:closed by|reset by) peer|Broken pipe|closed the connection|"
-    r"ncclRemoteError|NCCL communicator was aborted|Application timeout caused pair closure"
-)
-NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|os error 28\b")
 NO_MEMORY = re.compile(
     r"Cannot allocate memory|can't allocate memory|CUDA out of memory|"
     r"Unable to allocate [\d.]+ \wiB"
 )
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|os error (?:28|122)\b")
+# Libraries that say a system's error in words only raise these.
+IN_WORDS = ("RuntimeError", "OSError", "SafetensorError", "DistStoreError", "DistBackendError")
+ENDED_BY_US = (Stop.LIMIT, Stop.SILENCE, Stop.MEMORY)
 
 
-def _of_the_machine(error: Mapping[str, Any]) -> Verdict | None:
-    """The verdict if a rank raised because the machine lacks something; else None."""
-    message = error["message"]
-    if NO_SPACE.search(message):
-        return Verdict(
-            outcome=Outcome.HARNESS_ERROR,
-            reason="the disk is full; free some space and run it again",
-            error=dict(error),
-        )
-    if error["exception"] in ("MemoryError", "OutOfMemoryError") or NO_MEMORY.search(message):
-        return Verdict(
-            outcome=Outcome.CRASH, reason=f"out of memory: {_short(message)}", error=dict(error)
-        )
-    return None
+def disk_to_blame(observed: Observation) -> str:
+    """Why a run says nothing of its stack because a disk was full; empty if it does.
+
+    What counts is the error number that a rank met and what the disk had left, not a text.
+    """
+    if _went_well(observed):
+        return ""
+    met = [str(rank) for rank, error in _errors(observed) if set(error.errnos) & set(FULL)]
+    lost = [
+        str(rank)
+        for rank, status in observed.rank_exits.items()
+        if status == UNRECORDED and rank not in observed.ranks
+    ]
+    if observed.shortage:
+        why = observed.shortage
+    elif met:
+        why = f"rank {', '.join(dict.fromkeys(met))} had no room to write"
+    elif lost:
+        why = f"rank {', '.join(lost)} could not write its record"
+    else:
+        return ""
+    return f"the disk is full ({why}); free some space and run it again"
 
 
-def _disk_full(observed: Observation) -> bool:
-    failed = _first_failed(observed)
-    return failed is not None and bool(NO_SPACE.search(failed["error"]["message"]))
+def _maybe_the_disk(observed: Observation) -> bool:
+    """Whether an error speaks of a full disk and nothing else does: judged, but not for ever."""
+    errors = [error for _, error in _errors(observed)]
+    return any(e.exception in IN_WORDS and NO_SPACE.search(e.message) for e in errors)
+
+
+def _errors(observed: Observation) -> list[tuple[int, RaisedError]]:
+    return [(failed.rank, failed.error) for failed in _failed(observed)]
+
+
+def _went_well(observed: Observation) -> bool:
+    all_there = set(observed.ranks) == set(range(observed.world_size))
+    ended = observed.stopped not in ENDED_BY_US and observed.exit_status == 0
+    return all_there and ended and not _failed(observed)
 
 
 def _killed_for_memory(observed: Observation) -> bool:
@@ -319,10 +357,16 @@ def _signal(number: int) -> str:
         return "of no name"
 
 
+def _ended_by_us(observed: Observation) -> Verdict:
+    if observed.stopped is Stop.MEMORY:
+        return Verdict(outcome=Outcome.CRASH, reason=_memory(observed))
+    return Verdict(outcome=Outcome.HANG, reason=_last_words(observed))
+
+
 def _last_words(observed: Observation) -> str:
     why = "nothing of it moved any more" if observed.stopped is Stop.SILENCE else "its time was up"
     gone = {
-        rank: f"had {'finished' if record['status'] == 'finished' else 'left: ' + record['status']}"
+        rank: f"had {'finished' if record.status == 'finished' else 'left: ' + record.status}"
         for rank, record in observed.ranks.items()
     }
     if len(gone) == observed.world_size:
@@ -331,6 +375,9 @@ def _last_words(observed: Observation) -> str:
     running = {rank: state for rank, state in observed.hanging.items() if rank not in gone}
     told = hangs.explain(running, gone)
     return f"{why}: {told}" if told else f"{why}; no rank could be asked"
+
+
+LONGEST_REASON = 1_000
 
 
 def _short(message: str, limit: int = 200) -> str:

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from tests.harness.conftest import ROOT
+from trl_compat.errors import EXIT_INTERRUPTED
 
 pytestmark = pytest.mark.matrix
 CLI = Path(sys.executable).with_name("trl-compat")
@@ -143,7 +144,8 @@ def test_a_package_that_will_not_build_is_unresolvable(tmp_path: Path) -> None:
 
 def _hear_interrupts() -> None:
     # Whoever runs these tests in the background has a shell that makes them deaf to SIGINT.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     running.kill()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_whatever_ends_the_harness_nothing_of_a_cell_lives_on(
     hanging: subprocess.Popen[str], tmp_path: Path, how: signal.Signals
 ) -> None:
@@ -173,7 +175,7 @@ def test_whatever_ends_the_harness_nothing_of_a_cell_lives_on(
     assert len(own) >= 8  # the parent with the imports, the launcher, two ranks, four others
     assert any(process.cmdline() == ["sleep", "3600"] for process in own)
     hanging.send_signal(how)
-    hanging.wait(60)
+    assert hanging.wait(60) == (-how if how is signal.SIGKILL else EXIT_INTERRUPTED)
     gone = wait_for(lambda: not any(_living(process) for process in own), 15)
     assert gone, [process.cmdline() for process in own if _living(process)]
     assert wait_for(lambda: not list(tmp_path.glob("trl-compat-*")), 15)

@@ -100,7 +100,7 @@ def targets(tmp_path: Path, runner: StackRunner) -> Iterator[dict[str, Any]]:
 def tried(runner: StackRunner, targets: dict[str, Any], launch: Launch) -> dict[str, Any]:
     seen = observe(runner, "tries_to_get_out", launch, conditions=targets)
     assert outcome(seen) is Outcome.PASS, seen.output
-    both: list[dict[str, Any]] = [record["observations"] for record in seen.ranks.values()]
+    both: list[dict[str, Any]] = [record.observations for record in seen.ranks.values()]
     assert {str(observed) for observed in both} == {str(both[0])}
     return both[0]
 
@@ -160,7 +160,7 @@ def test_no_cell_finds_what_another_left(runner: StackRunner, launch: Launch) ->
     for _ in range(2):
         seen = observe(runner, "leaves_traces", launch)
         assert outcome(seen) is Outcome.PASS
-        assert [record["observations"]["found"] for record in seen.ranks.values()] == [[], []]
+        assert [record.observations["found"] for record in seen.ranks.values()] == [[], []]
 
 
 @whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trl_compat import hangs
+from trl_compat.rank_records import Collectives, Group
 
 SCENARIO = '  File "/x/site-packages/trl/trainer/a.py", line 3 in train\n'
 BARRIER = (
@@ -13,7 +14,7 @@ BARRIER = (
 
 def asked(*stacks: str, started: tuple[int, ...] = ()) -> dict[int, hangs.RankState]:
     answers = {
-        rank: {"groups": [{"ranks": [0, 1], "started": count}], "last": None}
+        rank: Collectives(groups=(Group(ranks=(0, 1), started=count),))
         for rank, count in enumerate(started)
     }
     texts = {

@@ -14,7 +14,7 @@ from trl_compat import matrix_run, project, results
 from trl_compat.campaign import Campaign, Order
 from trl_compat.cells import Cell, Selection
 from trl_compat.environments import locks
-from trl_compat.errors import EXIT_HARNESS, BadInput, HarnessError
+from trl_compat.errors import EXIT_HARNESS, EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.outcomes import Launch, Observation, Outcome
 from trl_compat.store import CellRecord, Surroundings
 
@@ -85,7 +85,7 @@ def test_an_outdated_record_is_not_reported(
         keep(order, todo[1], observed(RAISED, RAISED), key="of another reproduction")
         return True  # interrupted before the second
 
-    assert run(where, monkeypatch, outdated) == 1
+    assert run(where, monkeypatch, outdated) == EXIT_INTERRUPTED
     assert outcomes(where) == {"ddp": Outcome.PASS}
 
 

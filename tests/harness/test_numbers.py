@@ -57,7 +57,7 @@ def test_the_same_seed_gives_the_same_loss_under_every_strategy(
     runner: StackRunner, model: str
 ) -> None:
     found = {
-        name: observe(runner, "losses", model, conditions).ranks[0]["observations"]["losses"]
+        name: observe(runner, "losses", model, conditions).ranks[0].observations["losses"]
         for name, conditions in STRATEGIES.items()
     }
     assert found["zero2"] == pytest.approx(found["ddp"], abs=2e-3)
@@ -67,6 +67,6 @@ def test_the_same_seed_gives_the_same_loss_under_every_strategy(
 
 def test_forty_loads_under_zero3_equal_the_file(runner: StackRunner) -> None:
     seen = observe(runner, "loads", "tiny-qwen2", STRATEGIES["zero3"])
-    mended = "wait-for-every-all-gather-1" not in seen.ranks[0]["stand_ins"]
-    assert seen.ranks[0]["observations"]["wrong"] == []
+    mended = "wait-for-every-all-gather-1" not in seen.ranks[0].stand_ins
+    assert seen.ranks[0].observations["wrong"] == []
     assert mended == ("trl-1.16.0" in str(runner.environment.python))

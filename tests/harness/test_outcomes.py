@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ INIT: dict[str, Any] = {
     "where": "accelerate/state.py:__getattr__",
     "frames": [],
 }
-NO_SPACE = {**INIT, "exception": "OSError", "message": "[Errno 28] No space left on device"}
+NO_SPACE = {**INIT, "exception": "OSError", "message": "full", "errnos": [errno.ENOSPC]}
 LOST_PEER = {**INIT, "exception": "RuntimeError", "message": "Connection closed by peer [::1]:1"}
 CHECK = {"name": "saved", "holds": True, "message": ""}
 

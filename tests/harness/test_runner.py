@@ -30,6 +30,8 @@ LIMITS = {
     "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
     "ranks_call_different_collectives": Limits(seconds=60, silence=4),
     "hangs_in_teardown": Limits(seconds=60, silence=4),
+    "leaves_links_and_pipes": Limits(seconds=60, silence=4),
+    "swallows_a_failed_check_and_hangs": Limits(seconds=60, silence=4),
     "hangs_at_work": Limits(seconds=6, silence=4),
     "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
 }
@@ -105,6 +107,19 @@ FAKES_AND_WHAT_THEY_ARE = [
     ("floods_its_log", Outcome.PASS, ""),
     ("raises_on_rank_1", Outcome.OTHER_FAILURE, ""),
     ("two_ranks_differ", Outcome.OTHER_FAILURE, "LookupError: first"),
+    ("swallows_a_failed_check", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
+    ("swallows_a_failed_precondition", Outcome.MASKED, "precondition failed: engine: there is"),
+    ("swallows_a_failed_check_and_raises", Outcome.OTHER_FAILURE, "PostConditionFailed: it was"),
+    ("swallows_a_failed_check_and_hangs", Outcome.OTHER_FAILURE, "it was lost; then nothing of it"),
+    ("fails_a_check_in_a_thread", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
+    ("fails_a_check_in_a_child", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
+    ("is_not_applicable_after_a_failed_check", Outcome.OTHER_FAILURE, "it was lost"),
+    ("raises_what_cannot_be_told", Outcome.OTHER_FAILURE, "Odd: <no text of this Odd can be made"),
+    ("never_ends_its_text", Outcome.OTHER_FAILURE, "Endless: <no text of this Endless can be"),
+    ("leaves_a_record_of_another_shape", Outcome.HARNESS_ERROR, "checks.0.name: Input should be"),
+    ("cannot_write_its_record", Outcome.HARNESS_ERROR, "rank 1 could not write its record"),
+    ("quotes_a_full_disk", Outcome.OTHER_FAILURE, "ValueError: the manual says"),
+    ("leaves_links_and_pipes", Outcome.HARNESS_ERROR, "rank1.json cannot be read"),
 ]
 
 
@@ -184,7 +199,9 @@ def test_the_signal_of_a_killed_rank_is_known(runner: StackRunner) -> None:
 
 def test_the_first_rank_to_fail_counts(runner: StackRunner) -> None:
     seen = observe(runner, "two_ranks_differ")
-    assert seen.ranks[1]["error"]["message"] == "first"
+    error = seen.ranks[1].error
+    assert error is not None
+    assert error.message == "first"
 
 
 def test_plain_torchrun_observes_the_same(runner: StackRunner) -> None:
@@ -199,7 +216,7 @@ def test_eight_ranks(runner: StackRunner) -> None:
 
 
 def test_nothing_of_the_harness_or_the_user_is_in_a_cell(runner: StackRunner) -> None:
-    seen = observe(runner, "sees_its_environment").ranks[0]["observations"]
+    seen = observe(runner, "sees_its_environment").ranks[0].observations
     assert seen["harness"] == []
     assert not {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY"} & set(seen["variables"])
     assert "planted" not in seen["values"]

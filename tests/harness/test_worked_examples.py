@@ -21,6 +21,7 @@ from tests.harness.conftest import ROOT
 from trl_compat import advisories, matrix, remedies
 from trl_compat.cells import Selection, plan
 from trl_compat.outcomes import Launch, Observation, Outcome, decide
+from trl_compat.rank_records import RankRecord
 from trl_compat.runtime import context, signature
 from trl_compat.runtime.spec import CellSpec
 
@@ -137,9 +138,10 @@ def run(
         reproduction.scenario(rank)
     except context.PostConditionFailed as error:
         record |= {"status": "raised", "error": signature.describe(error)}
-    record["checks"] = rank.checks
+    record |= {"checks": rank.checks, "preconditions": rank.preconditions}
+    left = RankRecord.model_validate(record)
     seen = Observation(
-        launch=Launch.TORCHRUN, world_size=2, started_at="", seconds=0, ranks={0: record, 1: record}
+        launch=Launch.TORCHRUN, world_size=2, started_at="", seconds=0, ranks={0: left, 1: left}
     )
     return decide(seen, catalogue["example-mean"], catalogue.masks, Outcome.PASS).outcome
 

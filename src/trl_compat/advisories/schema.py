@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime
 import enum
 import fnmatch
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from trl_compat.advisories import patterns
 from trl_compat.matrix import NAME, PACKAGES, Record, Versions
 
 Value = str | int | bool
@@ -81,6 +81,7 @@ class Reference(Record):
 class Symptom(Record):
     """What is seen: exception type, message (regex, searched) and raising place (glob).
 
+    The regular expression is one of :mod:`.patterns`: without look-around.
     ``where`` is ``file:function`` of the innermost frame that is no attribute look-up, or
     ``check:name`` for a post-condition of the reproduction.  ``through`` must match any frame.
     """
@@ -94,14 +95,16 @@ class Symptom(Record):
     @classmethod
     def _compiles(cls, value: str) -> str:
         try:
-            re.compile(value)
-        except re.error as error:
+            patterns.compiled(value)
+        except patterns.NoPattern as error:
             raise ValueError(f"not a regular expression: {error}") from None
         return value
 
     def matches(self, error: Mapping[str, Any]) -> bool:
         """Whether a recorded exception (see ``trl_compat.runtime.signature``) is this symptom."""
-        if error["exception"] != self.exception or not re.search(self.message, error["message"]):
+        if error["exception"] != self.exception:
+            return False
+        if not patterns.compiled(self.message)(error["message"]):
             return False
         return fnmatch.fnmatchcase(error["where"], self.where) and self._went_through(error)
 

@@ -78,7 +78,7 @@ def gate(
     resolved.  What fails on the candidate blocks only where the reference passes.
 
     Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
-    reference passes; 2: wrong usage or bad input; 70: the harness failed.
+    reference passes; 2: wrong usage or bad input; 70: the harness failed; 130: interrupted.
     """
     from trl_compat import matrix_run, project, rerun
     from trl_compat.execution.watch import Limits

@@ -66,7 +66,7 @@ def matrix(
     """Run cells, write reports/, print the table.
 
     Exit code 0: every cell is as its advisory says; 1: one deviates; 2: wrong usage or bad input;
-    70: the harness failed.
+    70: the harness failed; 130: interrupted.
     """
     from trl_compat import matrix_run, project, rerun
     from trl_compat.cells import Selection

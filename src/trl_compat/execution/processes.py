@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from trl_compat.execution import isolation
+from trl_compat.execution import isolation, untrusted
 
 # Makes every rank write the Python stack of all its threads into its log (see runtime.rank).
 STACK_DUMP = signal.SIGUSR1
@@ -71,7 +71,7 @@ def spawn(
     reader, writer = os.pipe()
     kept = isolation.keep(command, cwd=cwd, reach=reach, report=writer)
     try:
-        with stderr.open("ab") as log:
+        with os.fdopen(untrusted.appended(stderr), "ab") as log:
             process = subprocess.Popen(
                 kept,
                 env=dict(env),

@@ -29,6 +29,7 @@ from trl_compat.execution import bundle, cell_environment, evidence, isolation, 
 from trl_compat.execution.watch import Limits, Watch
 from trl_compat.outcomes import Launch, Observation, Outcome, Stop
 from trl_compat.runtime.launch import torchrun_command
+from trl_compat.runtime.plain import text
 from trl_compat.runtime.spec import CellSpec
 
 IMPORT_LIMIT = 300.0
@@ -156,6 +157,9 @@ class StackRunner:
             raise
         strays = self._end_strays()
         records, problems = evidence.records(folder, spec.world_size)
+        failed, unreadable = evidence.failed(folder, spec.world_size)
+        finished = [rank for rank, record in records.items() if not record.failed]
+        went_well = len(finished) == spec.world_size and not failed
         output = evidence.output(folder, spec.world_size)
         if watch.log_bytes_dropped:
             output += f"\n[{watch.log_bytes_dropped} bytes of earlier output were dropped]\n"
@@ -165,6 +169,7 @@ class StackRunner:
             started_at=started_at,
             seconds=round(time.monotonic() - begun, 2),
             ranks=records,
+            failed=failed,
             exit_status=end.status,
             rank_exits=watch.rank_exits | evidence.rank_exits(folder),
             stopped=end.stopped,
@@ -172,7 +177,8 @@ class StackRunner:
             leftovers=end.leftovers + strays,
             peak_memory=watch.peak_memory,
             out_of_memory_kills=_out_of_memory_kills() - kills,
-            problems=problems,
+            problems=problems + unreadable,
+            shortage=watch.shortage or evidence.shortage(folder, went_well=went_well),
             not_preloaded=not_preloaded,
             output=output,
         )
@@ -287,8 +293,8 @@ class StackRunner:
 
     def _last_words(self) -> str:
         """Why the parent has not said that it is ready."""
-        text = (self._scratch / "preload.log").read_text(encoding="utf-8", errors="replace")
-        last = (text.strip().splitlines() or ["it said nothing"])[-1][:200]
+        said = evidence.last_words(self._scratch / "preload.log")
+        last = (said.strip().splitlines() or ["it said nothing"])[-1][:200]
         return f"its imports came to no end: {last}"
 
     def _answer(self, limit: float) -> dict[str, Any] | None:
@@ -345,7 +351,7 @@ def unsound(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
         world_size=world_size,
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seconds=0.0,
-        unsound=(outcome, reason),
+        unsound=(outcome, text(reason)),
     )
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from trl_compat.execution import processes
+from trl_compat.execution import disk, evidence, processes
+from trl_compat.execution.untrusted import Folder
 from trl_compat.outcomes import Stop
+from trl_compat.rank_records import Collectives
 
 GIGABYTE = 10**9
 # What a rank may write into its log before the log is cut down to its end, which is what tells.
@@ -31,6 +31,7 @@ ASLEEP = 0.02
 GONE = 0  # no process has this id
 BUSY = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 THREAD = re.compile(r"^(?=(?:Current thread|Thread) 0x)", re.M)
+SOUNDS = ("log", "failed", "draft", "json", "left")
 OURS, RANK_BEGINS = "runtime/collectives.py", "runtime/rank.py"
 
 
@@ -68,7 +69,8 @@ class Watch:
     ) -> None:
         self._pid_of = pid_of
         self._known_pids: dict[int, int] = {}
-        self._launcher, self._folder = launcher, folder
+        self._launcher, self._scratch = launcher, folder.parent
+        self._left = Folder(folder)
         self._world_size, self._limits = world_size, limits
         self._begun = self._sound = time.monotonic()
         self._idle_since: float | None = None
@@ -76,6 +78,7 @@ class Watch:
         self._last_sound: tuple[float, int] = (0.0, 0)
         self.peak_memory = 0
         self.log_bytes_dropped = 0
+        self.shortage = ""
         self.left_over = 0
         self.rank_exits: dict[int, int] = {}
 
@@ -84,6 +87,7 @@ class Watch:
         now = time.monotonic()
         tree = processes.descendants(self._launcher)
         self._empty_long_logs()
+        self.shortage = self.shortage or disk.shortage(self._scratch)
         if now - self._measured > 1.0:
             self._measured = now
             self.peak_memory = max(self.peak_memory, processes.proportional_memory(tree))
@@ -108,7 +112,8 @@ class Watch:
             if pid not in living and (status := processes.exit_status(pid)) is not None:
                 self.rank_exits[rank] = status
         ended = len(pids) == self._world_size and not any(
-            pid in living and not self._path(rank, "left").exists() for rank, pid in pids.items()
+            pid in living and self._left.size(f"rank{rank}.left") is None
+            for rank, pid in pids.items()
         )
         self._idle_since = (self._idle_since or now) if ended else None
         self.left_over = len(living)
@@ -116,7 +121,7 @@ class Watch:
 
     def all_recorded(self) -> bool:
         """Whether every rank has left its record."""
-        return all(self._path(rank, "json").is_file() for rank in range(self._world_size))
+        return all(self._left.size(f"rank{n}.json") is not None for n in range(self._world_size))
 
     def _listen(self, tree: list[psutil.Process], now: float) -> bool:
         """Whether anything was written or computed since the last sound."""
@@ -126,10 +131,8 @@ class Watch:
                 times = process.cpu_times()
                 used += times.user + times.system
                 busy = busy or process.status() in BUSY
-        written = 0
-        for path in self._folder.glob("rank*.*"):
-            with contextlib.suppress(OSError):  # a draft may become its record just now
-                written += path.stat().st_size
+        files = (f"rank{n}.{kind}" for n in range(self._world_size) for kind in SOUNDS)
+        written = sum(self._left.size(name) or 0 for name in files)
         used_before, written_before = self._last_sound
         awake = used - used_before > ASLEEP * max(1.0, now - self._sound)
         if busy or awake or used < used_before or written != written_before:
@@ -139,30 +142,19 @@ class Watch:
 
     def _empty_long_logs(self) -> None:
         for rank in range(self._world_size):
-            log = self._path(rank, "log")
             with contextlib.suppress(OSError):
-                if (size := log.stat().st_size) > LOG_LIMIT:
-                    with log.open("rb+") as file:
-                        file.seek(-LOG_TAIL, os.SEEK_END)
-                        tail = file.read(LOG_TAIL)
-                        file.truncate(0)
-                    with log.open("ab") as file:  # as the ranks do, so nobody writes over another
-                        file.write(tail)
-                    self.log_bytes_dropped += size - len(tail)
-
-    def _path(self, rank: int, ending: str) -> Path:
-        return self._folder / f"rank{rank}.{ending}"
+                self.log_bytes_dropped += self._left.cut(f"rank{rank}.log", LOG_LIMIT, LOG_TAIL)
 
     def pids(self) -> dict[int, int]:
         """The processes of the ranks that have started."""
         for rank in range(self._world_size):
             if rank not in self._known_pids:
                 with contextlib.suppress(OSError, ValueError):
-                    said = int(self._path(rank, "pid").read_text(encoding="ascii"))
+                    said = int(self._left.read(f"rank{rank}.pid", 20) or b"")
                     self._known_pids[rank] = self._pid_of(said) or GONE
         return dict(self._known_pids)
 
-    def interrogate(self) -> tuple[dict[int, str], dict[int, dict[str, Any]]]:
+    def interrogate(self) -> tuple[dict[int, str], dict[int, Collectives]]:
         """Python stack and collectives of every rank that still lives, by rank.
 
         A rank that does not answer about its collectives is missing there: it holds the
@@ -173,43 +165,31 @@ class Watch:
         for rank, pid in self.pids().items():
             if pid not in living:
                 continue  # no signal to a process that is not of this cell
-            log = self._path(rank, "log")
+            asked[rank] = self._left.size(f"rank{rank}.log") or 0
             with contextlib.suppress(OSError):
-                asked[rank] = (log, log.stat().st_size)
                 os.kill(pid, processes.STACK_DUMP)
-                _poke(self._path(rank, "ask"))
+                self._left.poke(f"rank{rank}.ask")
         deadline = time.monotonic() + ANSWER_LIMIT
-        answers = [self._path(rank, "collectives.json") for rank in asked]
         while True:
-            stacks = {rank: _stack(log, start) for rank, (log, start) in asked.items()}
+            stacks = {rank: self._stack(rank, start) for rank, start in asked.items()}
             # The main thread comes last, and at its end the frame that all ranks begin with.
             complete = all(RANK_BEGINS in stack for stack in stacks.values())
-            if complete and all(path.is_file() for path in answers):
+            if complete and all(self._left.size(_answer(rank)) is not None for rank in asked):
                 break
             if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
-        collectives = {}
-        for rank, path in zip(asked, answers, strict=True):
-            with contextlib.suppress(OSError, ValueError):
-                collectives[rank] = json.loads(path.read_text(encoding="utf-8"))
-        return stacks, collectives
+        answers = {rank: evidence.collectives(self._left, _answer(rank)) for rank in asked}
+        return stacks, {rank: answer for rank, answer in answers.items() if answer is not None}
+
+    def _stack(self, rank: int, start: int, limit: int = 200_000) -> str:
+        """The dump that a rank wrote behind ``start`` of its log, innermost frame first."""
+        with contextlib.suppress(OSError):
+            text = self._left.behind(f"rank{rank}.log", start, limit).decode("utf-8", "replace")
+            threads = [part for part in THREAD.split(text)[1:] if OURS not in part]
+            return "".join(threads)[:20_000]
+        return ""
 
 
-def _poke(pipe: Path) -> None:
-    # Not blocking: a rank that never opened its pipe must not stop us.
-    writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    try:
-        os.write(writer, b"?")
-    finally:
-        os.close(writer)
-
-
-def _stack(log: Path, start: int, limit: int = 200_000) -> str:
-    """The dump that a rank wrote behind ``start`` of its log, innermost frame first."""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(min(start, log.stat().st_size))
-        text = file.read(limit).decode("utf-8", "replace")
-        threads = [part for part in THREAD.split(text)[1:] if OURS not in part]
-        return "".join(threads)[:20_000]
-    return ""
+def _answer(rank: int) -> str:
+    return f"rank{rank}.collectives.json"

@@ -20,7 +20,7 @@ import yaml
 
 from trl_compat import advisories, matrix, matrix_run, results
 from trl_compat.cells import UNFIXED, Selection, plan
-from trl_compat.errors import BadInput, HarnessError
+from trl_compat.errors import EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.gate import comparison, concerned, ignores, sides
 from trl_compat.gate.comparison import Both
 from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
@@ -161,7 +161,9 @@ class Gate:
         selection = Selection.model_validate({"profile": PROFILE, **common, **chosen})
         # What a user redirects is the answer; progress is said beside it.
         with contextlib.redirect_stdout(sys.stderr):
-            matrix_run.run(own, selection, self.options)
+            code = matrix_run.run(own, selection, self.options)
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt  # the run has said so, and how to go on
         document = results.read(own.reports / "results.json")
         if document is None:
             raise HarnessError("the cells were run, but there are no results of them")

@@ -27,7 +27,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from trl_compat import results
+from trl_compat import results, streams
 from trl_compat.advisories import Catalogue
 from trl_compat.cells import Cell
 from trl_compat.escaping.console import escape
@@ -236,7 +236,7 @@ def standard_output() -> Console:
         return Console(highlight=False, width=132)  # a pipe has no width; CI logs are wide
     # A descriptor of our own: pytest takes the other one while a cell runs, and the live display
     # goes on then.
-    return Console(highlight=False, file=os.fdopen(os.dup(sys.stdout.fileno()), "w"))
+    return Console(highlight=False, file=streams.outliving(os.dup(sys.stdout.fileno()), lines=True))
 
 
 def label(cell: Cell) -> str:

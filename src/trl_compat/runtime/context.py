@@ -1,17 +1,20 @@
 """What a scenario is given: the :class:`Rank`, through which it asserts and observes.
 
-Every assertion is registered by name.  A scenario that ends without one is vacuous and is never
-reported as a pass.
+Every assertion is registered by name, and what is registered as false decides the verdict, whoever
+catches the exception: trainers and callbacks swallow some.  A scenario that ends without an
+assertion is vacuous and is never reported as a pass.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .plain import plain, text, type_of
 from .spec import CellSpec
 
 
@@ -73,8 +76,20 @@ def replace(owner: Any, name: str, substitute: Any) -> None:
     setattr(owner, name, substitute)
 
 
+# Characters of a name; entries of a register.
+NAME, MOST_ENTRIES = 200, 10_000
+
+OnFailure = Callable[[str, str, Exception], None]
+"""Is told of everything that is registered as false before it is raised: kind, name, error."""
+
+
 class Rank:
-    """One rank of a cell: its place in the world, its model and its register of checks."""
+    """One rank of a cell: its place in the world, its model, its register of checks.
+
+    Attributes:
+        checks: the assertions, in order: name, whether it holds, and what it says if it does not.
+        preconditions: the same of what must be so for the verdict to mean anything.
+    """
 
     def __init__(self, spec: CellSpec) -> None:
         self.spec = spec
@@ -82,8 +97,10 @@ class Rank:
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.checks: list[dict[str, Any]] = []
+        self.preconditions: list[dict[str, Any]] = []
         self.observations: dict[str, Any] = {}
         self.stand_ins: list[str] = []
+        self.on_failure: OnFailure | None = None
 
     @property
     def main(self) -> bool:
@@ -105,10 +122,16 @@ class Rank:
         return self.spec.conditions.get(name, default)
 
     def check(self, name: str, holds: Any, message: str) -> None:
-        """Registers an assertion and raises :class:`PostConditionFailed` if it does not hold."""
-        self.checks.append({"name": name, "holds": bool(holds), "message": message})
-        if not holds:
-            raise PostConditionFailed(name, message)
+        """Registers an assertion.
+
+        Raises:
+            PostConditionFailed: it does not hold.
+        """
+        said = self._register(self.checks, name, holds, message)
+        if said is not None:
+            failed = PostConditionFailed(text(name, NAME), said)
+            self._tell("check", name, failed)
+            raise failed
 
     def precondition(self, name: str, holds: Any, message: str) -> None:
         """Something that must be so for the verdict to mean anything (the engine is really on).
@@ -118,13 +141,33 @@ class Rank:
         Raises:
             ControlFailed: it does not hold.
         """
-        self.observations.setdefault("preconditions", []).append(name)
-        if not holds:
-            raise ControlFailed(f"{name}: {message}")
+        said = self._register(self.preconditions, name, holds, message)
+        if said is not None:
+            failed = ControlFailed(f"{text(name, NAME)}: {said}")
+            self._tell("precondition", name, failed)
+            raise failed
+
+    def _register(
+        self, register: list[dict[str, Any]], name: str, holds: Any, message: str
+    ) -> str | None:
+        """Puts an entry into a register; its message if it does not hold, else None."""
+        said = text(message)
+        try:
+            true = bool(holds)
+        except Exception as error:  # a tensor of several elements, say
+            true, said = False, f"{said} (whether it holds cannot be told: {type_of(error)})"
+        # A loop may assert the same thing a million times; there is room left for what fails then.
+        if len(register) < MOST_ENTRIES + (0 if true else 100):
+            register.append({"name": text(name, NAME), "holds": true, "message": said})
+        return None if true else said
+
+    def _tell(self, kind: str, name: str, error: Exception) -> None:
+        if self.on_failure is not None:
+            self.on_failure(kind, text(name, NAME), error)
 
     def observe(self, name: str, value: Any) -> None:
-        """Keeps a JSON value with the cell's evidence."""
-        self.observations[name] = value
+        """Keeps a value with the cell's evidence, as JSON can hold it now."""
+        self.observations[text(name, NAME)] = plain(value)
 
     def not_applicable(
         self, reason: str, *, since: str | None = None, until: str | None = None

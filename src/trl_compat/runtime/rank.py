@@ -2,7 +2,9 @@
 
 Called by torch's elastic agent, in a fresh process by ``torchrun`` or in one forked from a parent
 that has done the imports (:mod:`.preload`); both run the same :func:`run`.  Whatever happens, a
-record ``rank<N>.json`` is on disk before the process ends, except when a signal kills it.
+record ``rank<N>.json`` is on disk before the process ends, except when a signal kills it.  What a
+scenario registers as false is on disk at once, in ``rank<N>.failed``: the scenario may swallow it
+and never end, and its threads and children may register it when the record is written.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -24,14 +27,12 @@ from typing import Any
 
 from . import collectives, offline, signature, stand_ins
 from .confine import die_with_parent
-from .context import ControlFailed, NotApplicable, PostConditionFailed, Rank
-from .spec import CellSpec
+from .context import ControlFailed, NotApplicable, OnFailure, Rank
+from .plain import plain
+from .spec import UNRECORDED, CellSpec
 
-STATUS = {
-    NotApplicable: "not-applicable",
-    ControlFailed: "control-failed",
-    PostConditionFailed: "raised",
-}
+# So many of the things that a rank registers as false are on disk at once; the first one decides.
+MOST_FAILURES = 20
 
 
 def load_reproduction(path: str) -> ModuleType:
@@ -71,6 +72,30 @@ def be_killed_first() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
+def journal(path: Path) -> OnFailure:
+    """What writes down at once that something was registered as false: a line of JSON each."""
+    written: list[str] = []
+
+    def note(kind: str, name: str, error: Exception) -> None:
+        now = time.time()
+        written.append(name)
+        if len(written) > MOST_FAILURES:
+            return
+        way = list(traceback.walk_stack(sys._getframe(2)))[::-1]
+        entered = (n for n, (frame, _) in enumerate(way) if frame.f_code is run.__code__)
+        way = way[next(entered, 0) :]  # as an exception that :func:`run` catches would have it
+        entry = {"kind": kind, "name": name, "at": now, "error": signature.describe(error, way)}
+        # The record says it, too, if this disk is full.
+        with contextlib.suppress(OSError):
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(log, json.dumps(entry).encode() + b"\n")
+            finally:
+                os.close(log)
+
+    return note
+
+
 def seed_everything(seed: int) -> None:
     """The same seed on every rank, for Python, numpy and torch."""
     import numpy
@@ -91,6 +116,7 @@ def run(spec: CellSpec) -> None:
     # A forked rank has inherited the agent's handler, which would raise where torchrun's rank dies.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     rank = Rank(spec)
+    rank.on_failure = journal(rank.folder / f"rank{rank.rank}.failed")
     capture_output(rank.folder, rank.rank)
     collectives.answer_when_asked(rank.folder, rank.rank, write_record)
     offline.refuse_if_asked()
@@ -104,27 +130,42 @@ def run(spec: CellSpec) -> None:
         if spec.fix:
             rank.observe("fix", str(find(spec.fix)()))
         reproduction.scenario(rank)
-        record["status"] = "finished"
+        record.update(ended=time.time(), status="finished")
     except BaseException as error:
-        record["status"] = STATUS.get(type(error), "raised")
-        record["error"] = signature.describe(error)
-        print(record["error"]["traceback"], file=sys.stderr, flush=True)
+        record.update(ended=time.time(), status=status_of(error), error=signature.describe(error))
+        with contextlib.suppress(Exception):  # a full disk, a stream that was closed or replaced
+            print(record["error"]["traceback"], file=sys.stderr, flush=True)
     record.update(
-        ended=time.time(),
         checks=rank.checks,
+        preconditions=rank.preconditions,
         observations=rank.observations,
         stand_ins=rank.stand_ins,
     )
-    write_record(rank.folder / f"rank{rank.rank}.json", record)
+    try:
+        write_record(rank.folder / f"rank{rank.rank}.json", record)
+    except OSError:
+        sys.exit(UNRECORDED)
     if record["status"] not in ("finished", "not-applicable"):
         sys.exit(1)
     wait_for_the_others()
 
 
+def status_of(error: BaseException) -> str:
+    """How a scenario that ended with an exception is recorded to have ended."""
+    kind = type(error)  # not isinstance, which asks an exception what it would like to be
+    if issubclass(kind, NotApplicable):
+        return "not-applicable"
+    return "control-failed" if issubclass(kind, ControlFailed) else "raised"
+
+
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Writes a record so that a reader sees all of it or nothing."""
+    try:
+        said = json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # a scenario has put something else into it
+        said = json.dumps(plain(record))
     draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(record, default=str), encoding="utf-8")
+    draft.write_text(said, encoding="utf-8")
     draft.replace(path)
 
 

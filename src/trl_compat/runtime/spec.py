@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+# The exit status by which a rank says that it could not write its record (EX_IOERR).
+UNRECORDED = 74
+
 
 @dataclass(frozen=True)
 class CellSpec:

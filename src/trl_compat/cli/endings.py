@@ -1,0 +1,132 @@
+"""How a command ends: always with one of the documented exit codes, never with a traceback.
+
+What nobody expected is one sentence and exit code 70; its traceback is kept in the cache, and is
+printed where ``TRL_COMPAT_TRACEBACK=1`` is set.  SIGTERM and SIGHUP are like Ctrl-C: what is
+finished is kept, nothing is left behind, exit code 130.  A reader who stops reading (``| head``)
+ends nothing: the command goes on without printing and ends with the exit code that it has earned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from trl_compat import streams
+from trl_compat.errors import (
+    EXIT_HARNESS,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    BadInput,
+    HarnessError,
+)
+from trl_compat.escaping import terminal
+
+POLITE_ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def end(command: Callable[[], object]) -> NoReturn:
+    """Runs a command and ends the process as it ended."""
+    listen()
+    streams.outlive_readers()
+    code = _code_of(command)
+    with contextlib.suppress(OSError):  # said already
+        sys.stdout.flush()
+        sys.stderr.flush()
+    sys.exit(code)
+
+
+def _code_of(command: Callable[[], object]) -> int:
+    try:
+        try:
+            code = command()
+        except SystemExit as left:
+            code = left.code if left.code is not None else EXIT_OK
+        sys.stdout.flush()  # a full disk is known only now
+        return code if isinstance(code, int) else EXIT_OK
+    except (KeyboardInterrupt, click.exceptions.Abort) as error:
+        if isinstance(error.__cause__, EOFError):  # click takes it for the user's
+            return _unexpected(error.__cause__)
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        said = io.StringIO()
+        error.show(file=said)
+        _say(said.getvalue().rstrip("\n"))
+        return EXIT_USAGE
+    except BadInput as error:
+        _say(f"trl-compat: {error}")
+        return EXIT_USAGE
+    except HarnessError as error:
+        _say(f"trl-compat: the harness failed: {error}")
+        return EXIT_HARNESS
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "free some space and run the same command again, finished cells are kept"
+            _say(f"trl-compat: {error.strerror}; {hint}")
+            return EXIT_USAGE
+        return _unexpected(error)
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _unexpected(error: BaseException) -> int:
+    """Says in one sentence what happened, and where the rest is."""
+    told = "".join(traceback.format_exception(error))
+    said = " ".join(str(error).split())[:300]
+    _say(f"trl-compat: the harness failed: {type(error).__name__}: {said}{_kept(told)}")
+    if os.environ.get("TRL_COMPAT_TRACEBACK") == "1":
+        _say(told)
+    return EXIT_HARNESS
+
+
+def _kept(told: str) -> str:
+    """Where a traceback is kept, as the end of a sentence."""
+    try:
+        from trl_compat.environments import cache
+
+        cache.root().mkdir(parents=True, exist_ok=True)
+        path = cache.root() / "traceback.txt"
+        cache.write(path, told)
+    except Exception:  # a cache that cannot be written to
+        return "; TRL_COMPAT_TRACEBACK=1 shows where"
+    return f"; where it happened is in {_short(path)}"
+
+
+def _short(path: Path) -> str:
+    with contextlib.suppress(ValueError, RuntimeError):
+        return f"~/{path.relative_to(Path.home())}"
+    return str(path)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # there may be nobody left to say it to
+        click.echo(terminal.lines(text), err=True)
+
+
+def listen() -> None:
+    """Makes a polite end one like Ctrl-C, unless whoever started us asked for deafness (nohup)."""
+    for number in POLITE_ENDS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    # A terminal that closes sends several: the first one is enough, the rest is cleaning up.
+    for polite in POLITE_ENDS:
+        signal.signal(polite, _heard)
+    raise KeyboardInterrupt
+
+
+def _heard(number: int, frame: object) -> None:
+    """Not SIG_IGN, which processes inherit that are started while cleaning up."""
