@@ -40,7 +40,7 @@ USAGE = re.compile(
     re.MULTILINE,
 )
 OPTION = re.compile(r"'(?P<option>--[\w-]+)")
-SETTINGS_FILE = re.compile(r"Failed to parse:? `?(?P<file>[^\s`]*(?:uv|pyproject)\.toml)`?")
+SETTINGS_FILE = re.compile(r"Failed to parse:?\s+`?(?P<file>[^`]*?(?:uv|pyproject)\.toml)`?")
 WRONG_FILE = re.compile(r"Hash mismatch for `?(?P<what>[^\s`]+)")
 WHEEL_REQUIRED = re.compile(
     r"Wheels are required for `(?P<hint>[^`]+)`"
@@ -67,6 +67,7 @@ def failure(
         stderr: what it said.
     """
     line = one_line(stderr)
+    said = " ".join(stderr.split())  # uv breaks long lines
     again = f"run it by hand to see more: uv {' '.join(arguments)}"
     if status < 0:
         return HarnessError(f"uv was killed by {signal_name(-status)}; {again}")
@@ -74,26 +75,26 @@ def failure(
         return HarnessError(f"uv crashed ({line or f'exit status {status}'}); {again}")
     if USAGE.search(stderr):
         return _usage(arguments, line)
-    if settings := SETTINGS_FILE.search(stderr):
+    if settings := SETTINGS_FILE.search(said):
         return BadInput(f"uv cannot read its settings in {settings['file']}: {line}")
-    if DISK_FULL.search(stderr):
+    if DISK_FULL.search(said):
         return BadInput("the disk is full; free some space and run the same command again")
-    out_of_reach = OUT_OF_REACH.search(stderr)
-    if NO_CACHE.search(stderr) or (NOT_ALLOWED.search(stderr) and not out_of_reach):
+    out_of_reach = OUT_OF_REACH.search(said)
+    if NO_CACHE.search(said) or (NOT_ALLOWED.search(said) and not out_of_reach):
         return BadInput(
             f"uv is kept from its files: {one_line(stderr, paths=True)}; mend that, or name "
             "another folder by UV_CACHE_DIR or TRL_COMPAT_CACHE"
         )
-    if wrong := WRONG_FILE.search(stderr):
+    if wrong := WRONG_FILE.search(said):
         return WrongFile(
             f"{wrong['what']}: the file on the index is not the one whose hash is in the lock; "
             "do not use it before you know why"
         )
-    if required := WHEEL_REQUIRED.search(stderr):
+    if required := WHEEL_REQUIRED.search(said):
         return NoWheel((required["hint"] or required["url"]).split()[0], line)
     if out_of_reach:
         return Unavailable(line)
-    if OF_THE_PACKAGES.search(stderr):
+    if OF_THE_PACKAGES.search(said):
         return Unresolvable(line)
     return HarnessError(f"uv failed with exit status {status}: {line}; {again}")
 
