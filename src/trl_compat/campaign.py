@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,8 +16,17 @@ from pydantic import BaseModel, ConfigDict
 
 from trl_compat import advisories, matrix
 from trl_compat.cells import Cell
-from trl_compat.environments import EnvironmentFailed, Unavailable, build, interpreters, locks
-from trl_compat.errors import BadInput
+from trl_compat.environments import (
+    EnvironmentFailed,
+    Unavailable,
+    Unresolvable,
+    build,
+    cache,
+    interpreters,
+    locks,
+)
+from trl_compat.environments.damage import Depth
+from trl_compat.errors import BadInput, HarnessError
 from trl_compat.execution import bundle
 from trl_compat.execution.runner import StackRunner, unsound
 from trl_compat.execution.watch import Limits
@@ -62,7 +72,13 @@ class Order(BaseModel):
 
 
 class Campaign:
-    """Runs cells of an order, one stack at a time, and keeps what it observes."""
+    """Runs cells of an order, one stack at a time, and keeps what it observes.
+
+    What is observed in a damaged environment says nothing of its stack.  Distributions and versions
+    are compared before a cell is kept, files too before a surprise is, and once more when a stack
+    is left: what was observed since the last time that all was well is then a harness error, and
+    the stack goes on in an environment that is made again.
+    """
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -77,12 +93,19 @@ class Campaign:
         self._stack: str | None = None
         self._runner: StackRunner | None = None
         self._environment: build.Environment | None = None
-        self._failed: EnvironmentFailed | None = None
+        self._failed: EnvironmentFailed | BadInput | HarnessError | None = None
+        self._files_unchecked: list[Cell] = []
+        self._damaged: Counter[str] = Counter()
 
     def close(self) -> None:
-        """Ends every process of the campaign."""
+        """Ends every process of the campaign, and vouches for what it has kept or takes it back."""
         if self._runner is not None:
             self._runner.close()
+        if self._environment is not None and self._files_unchecked:
+            wrong = build.wrong_with(self._environment, Depth.SIZES)
+            if wrong:
+                self._take_back(wrong)
+        self._files_unchecked = []
         self._runner, self._stack, self._environment, self._failed = None, None, None, None
 
     def reproduction(self, cell: Cell) -> Path:
@@ -159,22 +182,11 @@ class Campaign:
         """Runs a cell as often as was asked for and keeps the record.
 
         Raises:
-            BadInput: the disk is full.
+            BadInput: the disk is full, or something else of the machine has to be mended first.
         """
         environment = self._ready(cell.stack)
         if environment is None:
-            assert self._failed is not None
-            unavailable = isinstance(self._failed, Unavailable)
-            outcome = Outcome.UNAVAILABLE if unavailable else Outcome.UNRESOLVABLE
-            seen = unsound(outcome, str(self._failed), world_size=cell.world_size)
-            nothing = CellRecord(
-                key="",
-                cell_id=cell.id,
-                surroundings=None,
-                observations=(seen,),
-                run=self.order.run,
-            )
-            return self._keep(nothing, cell)
+            return self._not_started(cell)
         launch = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
         record = CellRecord(
             key=self.key(cell, environment.lock.sha256),
@@ -185,7 +197,21 @@ class Campaign:
             observations=tuple(self._observe(cell, launch) for _ in range(self.order.repeat)),
             run=self.order.run,
         )
-        return self._keep(record, cell)
+        return self._keep_if_sound(record, cell, environment)
+
+    def _not_started(self, cell: Cell) -> Verdict:
+        """Keeps the record of a cell whose environment could not be made."""
+        match self._failed:
+            case Unavailable():
+                outcome = Outcome.UNAVAILABLE
+            case Unresolvable():
+                outcome = Outcome.UNRESOLVABLE
+            case BadInput():
+                raise self._failed
+            case _:
+                outcome = Outcome.HARNESS_ERROR
+        seen = unsound(outcome, str(self._failed), world_size=cell.world_size)
+        return self._keep(_nothing(seen, cell, self.order.run), cell)
 
     def confirm(self, cell: Cell) -> Verdict:
         """Runs a cell that surprised once more, by plain ``torchrun``, and keeps that beside it.
@@ -196,10 +222,43 @@ class Campaign:
         record = self.store.read(cell.id)
         if record is None:
             return self.run(cell)
-        if self._ready(cell.stack) is None:
+        environment = self._ready(cell.stack)
+        if environment is None:
             return self.verdict(cell, record)  # what was seen is worth more than nothing
         seen = self._observe(cell, Launch.TORCHRUN)
-        return self._keep(record.model_copy(update={"confirmation": seen}), cell)
+        both = record.model_copy(update={"confirmation": seen})
+        return self._keep_if_sound(both, cell, environment)
+
+    def _keep_if_sound(
+        self, record: CellRecord, cell: Cell, environment: build.Environment
+    ) -> Verdict:
+        """Keeps a record, unless its environment was damaged while it was made."""
+        verdict = self.verdict(cell, record)
+        surprises = record.confirmation is not None or not agrees(cell.expectation, verdict)
+        wrong = build.wrong_with(environment, Depth.CONTENTS if surprises else Depth.VERSIONS)
+        self._files_unchecked.append(cell)
+        if not wrong:
+            if surprises:
+                self._files_unchecked = []
+            return self._keep(record, cell)
+        self._take_back(wrong)
+        self._files_unchecked = []
+        self.close()  # with the processes that have the damaged modules in memory
+        taken_back = self.store.read(cell.id)
+        assert taken_back is not None
+        return self.verdict(cell, taken_back)
+
+    def _take_back(self, wrong: str) -> None:
+        """Makes harness errors of the cells since the last time that the environment was sound."""
+        assert self._stack is not None
+        self._damaged[self._stack] += 1
+        sentence = (
+            f"the environment of {self._stack} was damaged while its cells ran ({wrong}); "
+            "run the same command again, which makes it anew"
+        )
+        for cell in self._files_unchecked:
+            seen = unsound(Outcome.HARNESS_ERROR, sentence, world_size=cell.world_size)
+            self.store.write(_nothing(seen, cell, self.order.run))
 
     def unconfirmed(self, cell: Cell) -> bool:
         """Whether the record of a cell surprises and no second run has confirmed that yet."""
@@ -276,8 +335,13 @@ class Campaign:
             self.close()
             self._stack = stack
             try:
+                if self._damaged[stack] > 1:
+                    raise HarnessError(
+                        f"the environment of {stack} was damaged again after it was made anew; "
+                        f"find out what writes below {cache.root()}"
+                    )
                 self._environment = build.ensure(stack, self.matrix.stacks[stack])
-            except EnvironmentFailed as error:
+            except (EnvironmentFailed, BadInput, HarnessError) as error:
                 self._failed = error
                 return None
             self._runner = StackRunner(
@@ -291,6 +355,11 @@ class Campaign:
 
 def _started(record: CellRecord) -> bool:
     return all(seen.unsound is None for seen in record.observations)
+
+
+def _nothing(seen: Observation, cell: Cell, run: str) -> CellRecord:
+    """The record of a cell of which nothing is known; it is never reused."""
+    return CellRecord(key="", cell_id=cell.id, surroundings=None, observations=(seen,), run=run)
 
 
 def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -17,6 +18,8 @@ from trl_compat import documents
 from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES as PACKAGES
 
+# What goes into cells (trl_compat.runtime, trl_compat.fixes) is written for it.
+OLDEST_PYTHON = (3, 9)
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 GIT = re.compile(r"git\+(?P<url>https://[\w.-]+(?:/\w[\w.-]*)+)@(?P<commit>[0-9a-f]{7,40})")
 
@@ -37,6 +40,21 @@ def _version(value: str) -> str:
                 f"'{value}' is neither a version nor git+https://...@<commit>"
             ) from None
     return value
+
+
+def check_python(version: str) -> str:
+    """The version of Python of a stack, e.g. ``3.11``.
+
+    Raises:
+        ValueError: it is none, or no cell can run on it.
+    """
+    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)?", version)
+    if found is None:
+        raise ValueError(f"'{version}' is no version of Python such as 3.11")
+    if (int(found[1]), int(found[2])) < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        raise ValueError(f"Python {version}: cells need Python {oldest} or newer")
+    return version
 
 
 ExactVersion = Annotated[str, BeforeValidator(_plain_version)]
@@ -64,6 +82,8 @@ class Stack(Record):
     ``only`` limits a stack to some failures (with ``why``), for trees that exist for one of them.
     ``lock`` names a lock that is honoured as it is in place of resolving; DeepSpeed and PEFT may
     then be missing (empty), as they are from many stacks.
+    ``build`` names the packages that may be built from their source where they have no wheel, which
+    runs their code; if it is left out, any may.
     """
 
     as_of: datetime.date
@@ -76,13 +96,27 @@ class Stack(Record):
     peft: ExactVersion = ""
     lock: Path | None = None
     with_: tuple[str, ...] = Field(default=(), alias="with")
+    build: tuple[str, ...] | None = None
     only: tuple[str, ...] = ()
     why: str = ""
 
-    @field_validator(*PACKAGES, "python")
+    @field_validator(*PACKAGES)
     @classmethod
     def _exact(cls, value: str) -> str:
         return _version(value)
+
+    @field_validator("python")
+    @classmethod
+    def _python(cls, value: str) -> str:
+        return check_python(value)
+
+    @field_validator("build")
+    @classmethod
+    def _build(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in names or ():
+            if not is_normalized_name(canonicalize_name(name)):
+                raise ValueError(f"build: '{name}' is no name of a package")
+        return names
 
     @field_validator("with_")
     @classmethod

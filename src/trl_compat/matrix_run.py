@@ -32,6 +32,7 @@ from trl_compat.execution.parts import missing
 from trl_compat.execution.watch import Limits
 from trl_compat.outcomes import Observation, Outcome, Verdict
 from trl_compat.project import Project
+from trl_compat.pytest_plugin import BAD_INPUT
 from trl_compat.report import terminal
 from trl_compat.rerun import Again
 
@@ -196,6 +197,9 @@ def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
             arguments += ["-p", "xdist", "-n", str(jobs), "--dist", "loadgroup"]
             arguments += ["--max-worker-restart", "2"]
         status = pytest.main(arguments, plugins=[display])
+        said = path.with_name(BAD_INPUT)
+        if said.is_file():
+            raise BadInput(said.read_text(encoding="utf-8"))
     match status:
         case pytest.ExitCode.OK | pytest.ExitCode.TESTS_FAILED:
             return False

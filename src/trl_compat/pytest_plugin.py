@@ -10,6 +10,7 @@ the imports done, and runs the cells one after the other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from trl_compat.errors import BadInput
 from trl_compat.outcomes import Outcome, Verdict
 from trl_compat.runtime import confine
 
+BAD_INPUT = "bad-input"
 CAMPAIGN = pytest.StashKey[Campaign]()
 
 
@@ -81,7 +83,14 @@ class CellItem(pytest.Item):
         """Runs the cell; its record is on disk before anything else is done."""
         campaign = self.config.stash[CAMPAIGN]
         run = campaign.confirm if campaign.order.confirm else campaign.run
-        verdict = run(self.cell)
+        try:
+            verdict = run(self.cell)
+        except BadInput as error:
+            # For the command, which is another process: it ends with this sentence.
+            order = Path(self.config.getoption("--campaign"))
+            with contextlib.suppress(OSError):
+                order.with_name(BAD_INPUT).write_text(str(error), encoding="utf-8")
+            raise
         if not agrees(self.cell.expectation, verdict):
             raise Deviation(sentence(self.cell, verdict))
         if verdict.outcome in (Outcome.NOT_APPLICABLE, Outcome.UNAVAILABLE):

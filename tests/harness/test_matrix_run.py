@@ -13,7 +13,7 @@ from tests.harness.test_outcomes import RAISED, observed, record
 from trl_compat import matrix_run, project, results
 from trl_compat.campaign import Campaign, Order
 from trl_compat.cells import Cell, Selection
-from trl_compat.environments import locks
+from trl_compat.environments import build, locks
 from trl_compat.errors import EXIT_HARNESS, EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.outcomes import Launch, Observation, Outcome
 from trl_compat.store import CellRecord, Surroundings
@@ -129,6 +129,7 @@ class Broken:
 def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
     locked = SimpleNamespace(lock=SimpleNamespace(sha256="lock", packages={}))
     monkeypatch.setattr(Campaign, "_ready", lambda *_: locked)
+    monkeypatch.setattr(build, "wrong_with", lambda *_: "")
 
     def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
         for cell in todo:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trl_compat.environments import Unavailable, Unresolvable, given, interpreters, locks
+from trl_compat.environments import (
+    NoWheel,
+    Unavailable,
+    Unresolvable,
+    WrongFile,
+    given,
+    interpreters,
+    locks,
+    sdists,
+)
 from trl_compat.environments.interpreters import Interpreter
 from trl_compat.errors import BadInput
 from trl_compat.gate import sides
 from trl_compat.gate.sides import Asked, Side
 from trl_compat.matrix import Matrix, Stack, load
 
+A, B = "a" * 64, "b" * 64
+INDEX, MINE = "1" * 64, "2" * 64
 DAY = datetime.date(2026, 11, 21)
 SIX = {
     "torch": "2.4.1",
@@ -45,19 +57,33 @@ def uv(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise Unresolvable("Because trl==7 depends on transformers>=9 and you require less")
         if "trl==8" in lines:
             raise Unavailable("error sending request")
+        if "flash-attn==2.7.0" in lines:
+            raise NoWheel("flash-attn", "Because flash-attn==2.7.0 has no usable wheels")
+        if "numpy==0.1" in lines:
+            raise WrongFile("numpy==0.1: the file on the index is not the one")
         found = [line if "==" in line else f"{line}==1.0" for line in lines]
-        out = "".join(f"{line} \\\n    --hash=sha256:index\n" for line in found)
+        out = "".join(f"{line} \\\n    --hash=sha256:{INDEX}\n" for line in found)
         return (
             out,
             'warning: `urllib3==2.0.0` is yanked (reason: "bad")' if "urllib3" in out else "",
         )
 
-    def resolves(lines: list[str], *_: object) -> str:
-        return compiles(["pip", "compile"], text="\n".join(lines))[0]
+    class Resolution:
+        def __init__(self, lines: list[str], *_: object) -> None:
+            self._lines = lines
+
+        def text(self) -> str:
+            return compiles(["pip", "compile"], text="\n".join(self._lines))[0]
+
+    def sdist(name: str, version: str) -> sdists.Sdist:
+        return sdists.Sdist(name, version, "https://files.test/x.tar.gz", INDEX)
 
     monkeypatch.setattr(given, "uv_said", compiles)
-    monkeypatch.setattr(given, "compile_requirements", resolves)
-    monkeypatch.setattr(given, "compile_with_deepspeed", lambda lines, *_: resolves(lines))
+    monkeypatch.setattr(given, "Resolution", Resolution)
+    monkeypatch.setattr(sdists, "find", sdist)
+    monkeypatch.setattr(
+        sdists, "entry_of", lambda s: f"{s.name}=={s.version} \\\n    --hash=sha256:{s.sha256}\n"
+    )
     monkeypatch.setattr(interpreters, "find", lambda wanted: Interpreter("python", f"{wanted}.1"))
     return asked
 
@@ -107,19 +133,19 @@ def test_a_freeze_is_taken_as_it_is_and_named_after_its_digest(
 def test_a_hashed_file_is_complete_or_refused(
     matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
 ) -> None:
-    side = sides.side(at(tmp_path / "whole.txt", pins(SIX, "mine")), matrix, made)
+    side = sides.side(at(tmp_path / "whole.txt", pins(SIX, MINE)), matrix, made)
     assert versions_of(side) == SIX
     assert len(uv) == 1
     part = {name: version for name, version in SIX.items() if name != "torch"}
     with pytest.raises(BadInput, match="has TRL, but no torch; TRL needs it"):
-        sides.side(at(tmp_path / "part.txt", pins(part, "mine")), matrix, made)
+        sides.side(at(tmp_path / "part.txt", pins(part, MINE)), matrix, made)
 
 
 def test_the_hashes_of_a_lock_are_kept(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
-    path = at(tmp_path / "requirements.txt", pins(SIX | REST, "mine"))
+    path = at(tmp_path / "requirements.txt", pins(SIX | REST, MINE))
     text = sides.side(path, matrix, made).lock.text
-    assert "sha256:mine" in text
-    assert "sha256:index" not in text
+    assert MINE in text
+    assert INDEX not in text
 
 
 @pytest.mark.parametrize(
@@ -128,24 +154,30 @@ def test_the_hashes_of_a_lock_are_kept(matrix: Matrix, made: Asked, tmp_path: Pa
         (
             "uv.lock",
             "[[package]]\nname = 'trl'\nversion = '0.12.2'\n"
-            "sdist = {hash = 'sha256:a'}\nwheels = [{hash = 'sha256:b'}]",
+            f"sdist = {{hash = 'sha256:{A}'}}\nwheels = [{{hash = 'sha256:{B}'}}]",
         ),
         (
             "pylock.toml",
             "[[packages]]\nname = 'TRL'\nversion = '0.12.2'\n"
-            "wheels = [{hashes = {sha256 = 'a'}}, {hashes = {sha256 = 'b'}}]",
+            f"wheels = [{{hashes = {{sha256 = '{A}'}}}}, {{hashes = {{sha256 = '{B}'}}}}]",
         ),
         (
             "poetry.lock",
             "[[package]]\nname = 'trl'\nversion = '0.12.2'\n"
-            "files = [{hash = 'sha256:b'}, {hash = 'sha256:a'}]",
+            f"files = [{{hash = 'sha256:{B}'}}, {{hash = 'sha256:{A}'}}]",
         ),
-        ("r.txt", "trl==0.12.2 \\\n    --hash=sha256:a \\\n    --hash=sha256:b\npeft==1\n"),
+        ("r.txt", f"trl==0.12.2 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\npeft==1\n"),
     ],
 )
 def test_hashes_are_found_in_every_format(tmp_path: Path, name: str, text: str) -> None:
     path = Path(at(tmp_path / name, text))
-    assert given.hashes_in(path) == {("trl", "0.12.2"): ["sha256:a", "sha256:b"]}
+    assert given.hashes_in(path) == {("trl", "0.12.2"): [f"sha256:{A}", f"sha256:{B}"]}
+
+
+def test_what_is_no_hash_is_refused(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
+    path = at(tmp_path / "requirements.txt", pins(SIX | REST, "00"))
+    with pytest.raises(BadInput, match="'sha256:00' is no hash"):
+        sides.side(path, matrix, made)
 
 
 def test_a_lock_without_deepspeed_is_a_stack_without_it(
@@ -185,6 +217,84 @@ def test_a_lock_for_another_python_says_for_which_its_markers_were_read(
 def test_yanked_releases_are_named(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"urllib3": "2.0.0"}))
     assert sides.side(path, matrix, made).yanked == ("urllib3==2.0.0 (bad)",)
+
+
+def test_what_has_no_wheel_is_refused_by_its_name_unless_it_is_allowed(
+    matrix: Matrix, made: Asked, tmp_path: Path
+) -> None:
+    path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"flash-attn": "2.7.0"}, MINE))
+    with pytest.raises(BadInput, match=r"flash-attn 2\.7\.0 has no wheel .*--build flash-attn$"):
+        sides.side(path, matrix, made)
+    side = sides.side(path, matrix, replace(made, build=frozenset({"flash-attn"})))
+    assert side.lock.packages["flash-attn"] == "2.7.0"
+    assert side.stack.build == ("flash-attn",)
+
+
+def test_deepspeed_is_known_to_have_no_wheel(
+    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+) -> None:
+    side = sides.side(at(tmp_path / "requirements.txt", pins(SIX | REST)), matrix, made)
+    assert side.lock.packages["deepspeed"] == "0.15.2"
+    assert side.stack.build == ()
+    assert "deepspeed" not in uv[0]  # nobody asked uv for a wheel of it
+
+
+COMMIT = "git+https://github.com/huggingface/trl@724acb9716d5124c83993a3d92b6e6bb8bb73668"
+
+
+def test_git_is_refused_unless_it_is_allowed(
+    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+) -> None:
+    rest = {name: version for name, version in SIX.items() if name != "trl"} | REST
+    path = at(tmp_path / "requirements.txt", pins(rest) + f"trl @ {COMMIT}\n")
+    with pytest.raises(BadInput, match=r"trl comes from git \(git\+https.*; .*--build trl$"):
+        sides.side(path, matrix, made)
+    assert uv == []
+    side = sides.side(path, matrix, replace(made, build=frozenset({"trl"})))
+    assert side.stack.trl == COMMIT
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://a.test/trl-0.12.2.tar.gz#sha256=00", "file:///home/a/trl-0.12.2.tar.gz"],
+)
+def test_a_source_package_from_elsewhere_is_refused(
+    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str], url: str
+) -> None:
+    rest = {name: version for name, version in SIX.items() if name != "trl"} | REST
+    path = at(tmp_path / "requirements.txt", pins(rest) + f"trl @ {url}\n")
+    for allowed in (made, replace(made, build=frozenset({"trl"}))):
+        with pytest.raises(BadInput, match=r"trl is to be built from .*trl-0"):
+            sides.side(path, matrix, allowed)
+    assert uv == []
+
+
+def test_a_wheel_from_elsewhere_is_taken_from_the_index_which_is_said(
+    matrix: Matrix, made: Asked, tmp_path: Path
+) -> None:
+    rest = {name: version for name, version in SIX.items() if name != "torch"} | REST
+    url = "https://download.pytorch.test/whl/torch-2.4.1%2Bcpu-cp311-cp311-linux_x86_64.whl"
+    path = at(tmp_path / "requirements.txt", pins(rest) + f"torch @ {url}\n")
+    side = sides.side(path, matrix, made)
+    assert side.lock.packages["torch"] == "2.4.1+cpu"
+    assert f"torch is taken from the index, not from {url}" in side.notes
+
+
+def test_a_file_with_another_hash_is_said(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
+    path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"numpy": "0.1"}, MINE))
+    with pytest.raises(BadInput, match=r"numpy==0\.1: the file on the index is not the one"):
+        sides.side(path, matrix, made)
+
+
+@pytest.mark.parametrize("python", ["3.6", "2.7", "banana", "3"])
+def test_a_python_that_no_cell_can_run_on_is_refused(
+    matrix: Matrix, made: Asked, tmp_path: Path, python: str
+) -> None:
+    asked = replace(made, python=python)
+    path = at(tmp_path / "requirements.txt", pins(SIX | REST))
+    for text in (path, "trl==0.18.2"):
+        with pytest.raises(BadInput, match=r"cells need Python 3\.9 or newer|no version of Python"):
+            sides.side(text, matrix, asked)
 
 
 def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: Asked) -> None:
@@ -250,7 +360,7 @@ stacks:
 def test_a_lock_in_the_matrix_is_honoured_and_lies_beside_it(tmp_path: Path) -> None:
     path = Path(at(tmp_path / "matrix.yaml", LOCKED))
     without = {name: v for name, v in SIX.items() if name not in ("deepspeed", "peft")}
-    at(tmp_path / "mine.txt", pins(without | {"torch": "2.4.1+cpu"}))
+    at(tmp_path / "mine.txt", pins(without | {"torch": "2.4.1+cpu"}, MINE))
     stack = load(path).stacks["mine"]
     interpreter = Interpreter("python", "3.11.1")
     lock = locks.resolve(stack, interpreter)
@@ -266,7 +376,7 @@ def test_a_lock_about_other_versions_than_its_stack_is_refused(
     tmp_path: Path, change: dict[str, str], said: str
 ) -> None:
     without = {name: v for name, v in SIX.items() if name not in ("deepspeed", "peft")}
-    path = at(tmp_path / "mine.txt", pins(without | change))
+    path = at(tmp_path / "mine.txt", pins(without | change, MINE))
     stack = Stack.model_validate({"as_of": DAY, **without, "lock": path})
     with pytest.raises(BadInput, match=said):
         locks.resolve(stack, Interpreter("python", "3.11.1"))

@@ -25,6 +25,15 @@ FORMATS = ("text", "json", "markdown", "sarif", "github")
 @click.option("--model", "models", multiple=True, default=("tiny-qwen2",), show_default=True)
 @click.option("--world-size", type=click.IntRange(2, 8), help="Ranks of a cell.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option(
+    "--build",
+    "builds",
+    multiple=True,
+    metavar="PACKAGE",
+    callback=lambda _, __, names: _packages(names),
+    help="Build this package from its source where it has no wheel or comes from git. That runs its"
+    " build's code, contained as cells are.",
+)
 @click.option("--python", help="Python of stacks that are made, e.g. 3.12; by default this one's.")
 @click.option(
     "--current",
@@ -62,6 +71,7 @@ def gate(
     models: tuple[str, ...],
     world_size: int | None,
     device: str,
+    builds: frozenset[str],
     python: str | None,
     current: Path | None,
     as_of: datetime.datetime | None,
@@ -75,7 +85,8 @@ def gate(
 
     A STACK is the name of one in matrix.yaml, a lock or requirements file (requirements.txt,
     uv.lock, pylock.toml, poetry.lock), 'current' for what is installed, or requirements, which are
-    resolved.  What fails on the candidate blocks only where the reference passes.
+    resolved.  What fails on the candidate blocks only where the reference passes.  Only wheels are
+    installed, and DeepSpeed, which has none; anything else is built only if --build names it.
 
     Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
     reference passes; 2: wrong usage or bad input; 70: the harness failed; 130: interrupted.
@@ -94,6 +105,7 @@ def gate(
         python=python or sides.THIS_PYTHON,
         as_of=as_of.date() if as_of else today,
         current=current,
+        build=builds,
     )
     request = run.Request(
         reference=reference,
@@ -123,3 +135,12 @@ def gate(
     for path in filter(None, (summary, Path(step_summary) if step_summary else None)):
         output.summarise(found, path, append=path != summary)
     sys.exit(found.exit_code)
+
+
+def _packages(names: tuple[str, ...]) -> frozenset[str]:
+    from packaging.utils import InvalidName, canonicalize_name
+
+    try:
+        return frozenset(canonicalize_name(name, validate=True) for name in names)
+    except InvalidName as error:
+        raise click.BadParameter(f"{error}; give the name of a package") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
@@ -44,8 +45,14 @@ def find(wanted: str) -> Interpreter:
     )
 
 
+def own() -> Interpreter:
+    """The interpreter that the harness runs on, outside of its virtual environment."""
+    path = getattr(sys, "_base_executable", sys.executable)
+    return Interpreter(path, platform.python_version())
+
+
 def _candidates(wanted: str) -> Iterator[str]:
-    yield getattr(sys, "_base_executable", sys.executable)
+    yield own().path
     minor = ".".join(wanted.split(".")[:2])
     on_path = shutil.which(f"python{minor}")
     if on_path:

@@ -1,28 +1,25 @@
 """The kept lock of a stack: every package with version and hashes, as of the stack's day.
 
-DeepSpeed has no wheels: its metadata needs a build that imports torch, so torch is locked first,
-DeepSpeed is built against it (:mod:`.deepspeed_wheel`) and the whole stack is locked last.  In the
-lock DeepSpeed stands with the hash of its source package, which is what everybody can check.
+Resolving is :mod:`.resolving`'s.  What it gave is kept with its digest, so that a lock that was
+damaged since is never taken for one: it is resolved again.
 """
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from trl_compat.environments import cache, deepspeed_wheel
+from trl_compat.environments import Unavailable, Unresolvable, cache, interpreters, resolving
 from trl_compat.environments.interpreters import Interpreter
+from trl_compat.environments.lock_text import check, packages_of
 from trl_compat.environments.settings import effective
-from trl_compat.environments.uv import find_links, uv
+from trl_compat.environments.without_wheels import Allowed
 from trl_compat.errors import BadInput
 from trl_compat.matrix import PACKAGES, Stack
-
-PINNED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:==(?P<version>[^\s;\\]+)| @ (?P<url>\S+))", re.M)
+from trl_compat.sources.files import text_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,25 @@ class Lock:
     @property
     def torch(self) -> str:
         """The build of torch, with its local part, e.g. ``2.13.0+cpu``."""
-        return self.packages["torch"]
+        return self.packages.get("torch", "")
+
+
+def interpreter_of(stack: Stack) -> Interpreter:
+    """The interpreter of a stack.
+
+    Raises:
+        Unavailable: this machine has none.
+        Unresolvable: nor would it help if it had: the stack's releases are not for that Python.
+    """
+    try:
+        return interpreters.find(stack.python)
+    except Unavailable:
+        if stack.lock is None:
+            asking = interpreters.own()
+            wanted = stack.requirements()
+            if why := resolving.why_not_on(wanted, stack.as_of, stack.python, asking):
+                raise Unresolvable(why) from None
+        raise
 
 
 def resolve(stack: Stack, interpreter: Interpreter) -> Lock:
@@ -45,15 +60,18 @@ def resolve(stack: Stack, interpreter: Interpreter) -> Lock:
     Raises:
         Unresolvable: there is no such stack.
         Unavailable: an index or a repository cannot be reached.
-        BadInput: the lock that it was given is not there, or is about other versions.
+        BadInput: the lock that it was given is not there, is none, or is about other versions.
     """
     if stack.lock is not None:
         return _given(stack, stack.lock)
     path = _path(stack, interpreter)
     with cache.guard(path):
-        if not path.is_file():
-            cache.write(path, _resolve(stack, interpreter))
-    return lock_of(path.read_text(encoding="utf-8"))
+        text = _kept_text(path)
+        if text is None:
+            text = _resolve(stack, interpreter)
+            cache.write(path, text)
+            cache.write(_digest_of(path), hashlib.sha256(text.encode()).hexdigest() + "\n")
+    return lock_of(text)
 
 
 def lock_of(text: str) -> Lock:
@@ -65,23 +83,29 @@ def kept(stack: Stack, interpreter: Interpreter) -> str | None:
     """Digest of the stack's lock if it was given or is in the cache; resolves nothing."""
     if stack.lock is not None:
         return _given(stack, stack.lock).sha256
-    path = _path(stack, interpreter)
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    text = _kept_text(_path(stack, interpreter))
+    return hashlib.sha256(text.encode()).hexdigest() if text is not None else None
 
 
-def packages_of(text: str) -> dict[str, str]:
-    """``{name: version}`` of a lock; a git requirement has its URL as version."""
-    return {
-        m["name"].lower().replace("_", "-"): m["version"] or m["url"] for m in PINNED.finditer(text)
-    }
+def _kept_text(path: Path) -> str | None:
+    """A lock in the cache; None if there is none, or not the one that was put there."""
+    try:
+        data = path.read_bytes()
+        wanted = _digest_of(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return data.decode("utf-8") if hashlib.sha256(data).hexdigest() == wanted else None
+
+
+def _digest_of(path: Path) -> Path:
+    return path.with_suffix(".sha256")
 
 
 def _given(stack: Stack, path: Path) -> Lock:
     """A lock that is honoured as it is; its versions must be those that the stack claims."""
-    try:
-        lock = lock_of(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: the lock of a stack cannot be read ({error})") from None
+    text = text_of(path, "the lock of a stack: ")
+    check(text, path)
+    lock = lock_of(text)
     for package in PACKAGES:
         claimed, found = getattr(stack, package), lock.packages.get(package, "")
         if found.partition("+")[0] != claimed and found != claimed:
@@ -92,50 +116,13 @@ def _given(stack: Stack, path: Path) -> Lock:
 def _path(stack: Stack, interpreter: Interpreter) -> Path:
     # Another index configuration may offer another build of the same version (a CPU torch).
     settings = effective(os.environ)
-    asked = stack.model_dump(mode="json", exclude={"lock"})
+    asked = stack.model_dump(mode="json", exclude={"lock", "build"})
     wanted = [asked, interpreter.tag, settings]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:16]
     return cache.folder("locks") / f"{key}.txt"
 
 
 def _resolve(stack: Stack, interpreter: Interpreter) -> str:
-    torch = torch_build(stack.torch, stack.as_of, interpreter)
-    return compile_with_deepspeed(
-        stack.requirements(), torch, stack.deepspeed, stack.as_of, interpreter
-    )
-
-
-def compile_with_deepspeed(
-    requirements: list[str],
-    torch: str,
-    deepspeed: str,
-    as_of: datetime.date,
-    interpreter: Interpreter,
-) -> str:
-    """The lock of requirements whose DeepSpeed has first to be built against their torch."""
-    wheel = deepspeed_wheel.ensure(deepspeed, torch, as_of, interpreter)
-    text = compile_requirements(
-        [*requirements, f"torch=={torch}"],
-        as_of,
-        interpreter,
-        ["--generate-hashes", *find_links(wheel.parent)],
-    )
-    source = deepspeed_wheel.source_requirement(deepspeed)
-    entry = re.compile(rf"^deepspeed=={re.escape(deepspeed)}(?: \\\n    --hash=\S+)+", re.M)
-    return entry.sub(lambda _: source.strip(), text)
-
-
-def torch_build(version: str, as_of: datetime.date, interpreter: Interpreter) -> str:
-    """The build of a torch release that the user's indexes offer: a CPU build if there is one."""
-    text = compile_requirements([f"torch=={version}"], as_of, interpreter, ["--no-deps"])
-    return packages_of(text)["torch"]
-
-
-def compile_requirements(
-    requirements: list[str], as_of: datetime.date, interpreter: Interpreter, options: list[str]
-) -> str:
-    """``uv pip compile`` as of a day (inclusive), without comments."""
-    # uv takes a bare date as "up to the end of that day".
-    command = ["pip", "compile", "-", "--quiet", "--no-header", "--no-annotate"]
-    command += ["--exclude-newer", as_of.isoformat(), "--python", interpreter.path, *options]
-    return uv(command, text="\n".join(requirements) + "\n")
+    torch = resolving.torch_build(stack.torch, stack.as_of, interpreter)
+    wanted, allowed = stack.requirements(), Allowed.by(stack)
+    return resolving.Resolution(wanted, stack.as_of, interpreter, allowed, torch).text()

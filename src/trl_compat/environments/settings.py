@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 # pip's setting → the variables by which uv can be told the same, the first of which we would set.
 CARRIED = {
@@ -72,6 +74,15 @@ def effective(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: all_of_it[name] for name in names if all_of_it.get(name)}
 
 
+def index_urls(environ: Mapping[str, str]) -> list[str]:
+    """The addresses of all indexes, with the credentials that are in them."""
+    told = effective(environ)
+    words = [word for name in told if name != "UV_FIND_LINKS" for word in told[name].split()]
+    words += _uv_file_indexes(environ)
+    # uv's own variable may name an index: ``name=url``.
+    return [re.sub(r"^[\w.-]+=(?=\w+://)", "", word) for word in words if "://" in word]
+
+
 def _absolute(value: str) -> str:
     return value if "://" in value else str(Path(value).expanduser().resolve())
 
@@ -92,14 +103,25 @@ def _pip_files(environ: Mapping[str, str]) -> list[Path]:
     return files + ([Path(chosen)] if chosen else [])
 
 
-def _uv_file_keys(environ: Mapping[str, str]) -> set[str]:
+def _uv_files(environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     home = Path(environ.get("HOME", "~")).expanduser()
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    keys: set[str] = set()
     for path in (Path("/etc/uv/uv.toml"), config / "uv" / "uv.toml"):
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
             continue
-        keys.update(data, data.get("pip", {}))
-    return keys
+        pip = data.get("pip")
+        yield {**data, **(pip if isinstance(pip, dict) else {})}
+
+
+def _uv_file_keys(environ: Mapping[str, str]) -> set[str]:
+    return {key for data in _uv_files(environ) for key in data}
+
+
+def _uv_file_indexes(environ: Mapping[str, str]) -> list[str]:
+    found: list[Any] = []
+    for data in _uv_files(environ):
+        found += [data.get("index-url"), *(data.get("extra-index-url") or ())]
+        found += [index.get("url") for index in data.get("index", ()) if isinstance(index, dict)]
+    return [url for url in found if isinstance(url, str)]

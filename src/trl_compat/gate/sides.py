@@ -18,9 +18,19 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from trl_compat import sources
-from trl_compat.environments import Unavailable, Unresolvable, cache, given, interpreters, locks
+from trl_compat.environments import (
+    BuildRefused,
+    Unavailable,
+    Unresolvable,
+    WrongFile,
+    cache,
+    given,
+    interpreters,
+    locks,
+)
+from trl_compat.environments.without_wheels import Allowed
 from trl_compat.errors import BadInput
-from trl_compat.matrix import GIT, PACKAGES, Matrix, Stack, unknown
+from trl_compat.matrix import GIT, PACKAGES, Matrix, Stack, check_python, unknown
 from trl_compat.packages import REQUIRED_BY_TRL
 from trl_compat.sources import Source, files
 
@@ -66,12 +76,20 @@ class Asked:
         python: of which version, e.g. ``3.12``.
         as_of: the day whose releases requirements are resolved with.
         current: the interpreter whose packages ``current`` means.
+        build: the packages that may be built from their source, which runs their code, besides
+            those that are known to have no wheels.
     """
 
     folder: Path
     python: str
     as_of: datetime.date
     current: Path | None = None
+    build: frozenset[str] = frozenset()
+
+    @property
+    def allowed(self) -> Allowed:
+        """What may be built."""
+        return Allowed(self.build)
 
 
 def side(text: str, table: Matrix, asked: Asked) -> Side:
@@ -84,7 +102,7 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
     try:
         if text in table.stacks:
             stack = table.stacks[text]
-            return Side(text, text, stack, locks.resolve(stack, interpreters.find(stack.python)))
+            return Side(text, text, stack, locks.resolve(stack, locks.interpreter_of(stack)))
         if text == CURRENT:
             return _of_source(text, sources.installed(asked.current), asked)
         if _is_there(text) or (FILE.fullmatch(text) and "://" not in text):
@@ -92,6 +110,12 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
         return _of_requirements(text, _requirements(text, table), asked)
     except Unavailable as error:
         raise BadInput(f"{text}: out of reach: {error}") from None
+    except WrongFile as error:
+        raise BadInput(f"{text}: {error}") from None
+    except BuildRefused as error:
+        raise BadInput(
+            f"{text}: {error}; if you trust it, allow that: --build {error.package}"
+        ) from None
     except Unresolvable as error:
         if unknown_release := NO_SUCH_RELEASE.search(str(error)):
             what = unknown_release["what"]
@@ -117,16 +141,21 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
         notes.append(
             f"its markers were read for Python {THIS_PYTHON}, it is installed for {python}"
         )
-    interpreter = interpreters.find(python)
+    interpreter = _interpreter(text, python)
+    _refuse_archives(text, source)
+    notes += [f"{p} is taken from the index, not from {url}" for p, url in source.archives.items()]
     pins = [f"{name}=={version}" for name, version in source.versions.items()]
     pins += [f"{name} @ {url}" for name, url in source.commits.items()]
+    foreign = [url for url in source.commits.values() if not GIT.fullmatch(url)]
+    if foreign:
+        raise BadInput(f"{text}: {foreign[0]}: only git+https://...@<commit> can be installed here")
     hashes = given.hashes_in(source.path) if source.path else {}
     # Where there are hashes, pip wants all of them: such a file is complete.
     if (source.complete or hashes) and not source.unpinned:
-        kept = given.keep(_installable(pins), hashes, interpreter)
+        kept = given.keep(_installable(pins), hashes, interpreter, asked.allowed)
         # Its day is only that of the tools that build DeepSpeed: they must know its torch.
         day = max(asked.as_of, datetime.date.today())
-        return _side(text, kept, asked.folder, python, day, notes)
+        return _side(text, kept, asked, python, day, notes)
     if source.path is not None and (extras := _extras_in(source.path)):
         raise BadInput(
             f"{text}: it is no complete lock and asks for extras ({', '.join(extras)}); lock it "
@@ -134,8 +163,8 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
         )
     wanted = [*pins, *(f"{name}{range_}" for name, range_ in source.unpinned.items())]
     notes.append(f"not a complete lock: resolved as of {asked.as_of}")
-    resolved = given.resolve(wanted, asked.as_of, interpreter)
-    return _side(text, resolved, asked.folder, python, asked.as_of, notes)
+    resolved = given.resolve(wanted, asked.as_of, interpreter, asked.allowed)
+    return _side(text, resolved, asked, python, asked.as_of, notes)
 
 
 def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
@@ -145,14 +174,38 @@ def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
     notes = [f"resolved as of {asked.as_of}"]
     if added:
         notes.append(f"without a word on {', '.join(added)}: what the resolver takes")
-    resolved = given.resolve([*wanted, *added], asked.as_of, interpreters.find(asked.python))
-    return _side(text, resolved, asked.folder, asked.python, asked.as_of, notes)
+    interpreter = _interpreter(text, asked.python)
+    resolved = given.resolve([*wanted, *added], asked.as_of, interpreter, asked.allowed)
+    return _side(text, resolved, asked, asked.python, asked.as_of, notes)
+
+
+def _interpreter(text: str, python: str) -> interpreters.Interpreter:
+    """The interpreter of a side.
+
+    Raises:
+        BadInput: no cell can run on that Python.
+        Unavailable: this machine has none.
+    """
+    try:
+        return interpreters.find(check_python(python))
+    except ValueError as error:
+        raise BadInput(f"{text}: {error}") from None
+
+
+def _refuse_archives(text: str, source: Source) -> None:
+    """Refuses source packages from elsewhere than an index: what is in them nobody can check."""
+    for package, url in source.archives.items():
+        if not url.partition("#")[0].partition("?")[0].endswith(".whl"):
+            raise BadInput(
+                f"{text}: {package} is to be built from {url}; a gate builds nothing that is "
+                "neither a release on an index nor a commit: name one of these, or a wheel"
+            )
 
 
 def _side(
     text: str,
     made: given.Given,
-    folder: Path,
+    asked: Asked,
     python: str,
     as_of: datetime.date,
     notes: list[str],
@@ -163,16 +216,14 @@ def _side(
         raise BadInput(f"{text}: has TRL, but no {' and no '.join(lacking)}; TRL needs it")
     digest = hashlib.sha256(f"{python}\n{lock.text}".encode()).hexdigest()[:12]
     name = f"lock-{digest}"
-    path = folder / f"{name}.txt"
-    folder.mkdir(parents=True, exist_ok=True)
+    path = asked.folder / f"{name}.txt"
+    asked.folder.mkdir(parents=True, exist_ok=True)
     cache.write(path, lock.text)
     releases = {
         p: v if v.startswith("git+") else v.partition("+")[0] for p, v in versions.items() if v
     }
-    foreign = [v for v in releases.values() if v.startswith("git+") and not GIT.fullmatch(v)]
-    if foreign:
-        raise BadInput(f"{text}: {foreign[0]}: only git+https://...@<commit> can be installed here")
-    stack = Stack.model_validate({"as_of": as_of, "python": python, "lock": path, **releases})
+    common = {"as_of": as_of, "python": python, "lock": path, "build": sorted(asked.build)}
+    stack = Stack.model_validate({**common, **releases})
     absent = [package for package in PACKAGES if not versions[package]]
     if absent:
         notes.append(f"has no {' and no '.join(absent)}: nothing that needs it is run")

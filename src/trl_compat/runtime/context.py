@@ -44,6 +44,10 @@ class ControlFailed(Exception):
     """The scenario met something before the place of interest that makes its verdict worthless."""
 
 
+class NotInstalled(Exception):
+    """A package that is needed to tell releases apart is not installed: nothing can be said."""
+
+
 def release(version: str) -> tuple[int, ...]:
     """The release segment of a version: ``"0.15.0.dev0+g1"`` → ``(0, 15, 0)``.
 
@@ -56,14 +60,30 @@ def release(version: str) -> tuple[int, ...]:
 def installed(package: str) -> str:
     """The version of a package of the stack, or ``""`` where the stack does not have it."""
     try:
-        return metadata.version(package)
+        return metadata.version(package) or ""  # None where the METADATA is gone
     except metadata.PackageNotFoundError:
         return ""
 
 
+def release_of(package: str) -> tuple[int, ...]:
+    """The release of a package that the stack must have.
+
+    Raises:
+        NotInstalled: it does not; that is no release before all others, but a damaged stack.
+    """
+    found = release(installed(package))
+    if not found:
+        raise NotInstalled(f"{package} is not installed, or its metadata cannot be read")
+    return found
+
+
 def at_least(package: str, version: str) -> bool:
-    """Whether the stack has this release of a package or a later one."""
-    return release(installed(package)) >= release(version)
+    """Whether the stack has this release of a package or a later one.
+
+    Raises:
+        NotInstalled: the stack does not have the package at all.
+    """
+    return release_of(package) >= release(version)
 
 
 def replace(owner: Any, name: str, substitute: Any) -> None:

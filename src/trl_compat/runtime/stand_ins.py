@@ -102,7 +102,7 @@ AUTOMATIC = (
         "DeepSpeed from 0.18.6 gathers parameters in grad mode at the end of a ZeRO-1/2 step. NCCL "
         "writes into them without autograd, gloo splits and copies: 'Output 0 of SplitBackward0 is "
         "a view and is being modified inplace'. Met with DeepSpeed 0.18.8 on torch 2.10.",
-        lambda: at_least("deepspeed", "0.18.6"),
+        lambda: bool(installed("deepspeed")) and at_least("deepspeed", "0.18.6"),
         _gathers_without_grad,
     ),
     StandIn(

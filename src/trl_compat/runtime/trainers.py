@@ -3,7 +3,8 @@
 The drift that this absorbs: classes moved between modules (``PPOv2Trainer`` → ``PPOTrainer`` →
 ``trl.experimental``), arguments were renamed (``tokenizer`` → ``processing_class``, ``policy`` →
 ``model``), options came and went.  A release that has no such trainer makes the cell
-``not-applicable``; one that has it and fails to import it is an error like any other.
+``not-applicable``; one that has it and fails to import it is an error like any other, and so is a
+stack in which TRL is missing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .context import NotApplicable, installed, release
+from .context import NotApplicable, release, release_of
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ def find(name: str) -> tuple[Any, Any]:
 
     Raises:
         NotApplicable: this release does not have the trainer.
+        NotInstalled: there is no TRL.
         ImportError: it should have it and cannot be imported; a result, not a gap.
     """
-    version = release(installed("trl"))
+    version = release_of("trl")
     homes = HOMES[name]
     for home in homes:
         if version >= release(home.since) and (not home.until or version <= release(home.until)):

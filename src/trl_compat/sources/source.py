@@ -54,6 +54,8 @@ class Source:
         python: the interpreter's exact version, where there is one.
         commits: ``git+https://...@<commit>`` of packages that are taken from git; these have no
             entry in ``versions``.
+        archives: the address of the file that a package is to be taken from, where it is not an
+            index's; the version in its name is in ``versions``.
         unpinned: packages that are wanted in a range, with the range (``""`` for any version).
         complete: every package that will be installed is named: what is not there is not installed.
         notes: what a reader should know about these facts, in sentences.
@@ -65,6 +67,7 @@ class Source:
     versions: Mapping[str, str]
     python: str | None = None
     commits: Mapping[str, str] = field(default_factory=dict)
+    archives: Mapping[str, str] = field(default_factory=dict)
     unpinned: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
     notes: tuple[str, ...] = ()
@@ -96,6 +99,7 @@ class Pins:
         self.name = name
         self.versions: dict[str, str] = {}
         self.commits: dict[str, str] = {}
+        self.archives: dict[str, str] = {}
         self.ranges: dict[str, list[str]] = {}
         self.notes: dict[str, None] = {}
         self.elsewhere: dict[str, None] = {}
@@ -153,6 +157,7 @@ class Pins:
         if name != package:
             self._refuse(package, f"{package} is to come from {shown(file)}, which is {name}")
             return
+        self.archives[package] = url
         self.exact(package, str(version))
 
     def undecided(self, package: str, why: str) -> None:
@@ -232,6 +237,7 @@ class Pins:
             versions=MappingProxyType(dict(sorted(self.versions.items()))),
             python=python,
             commits=MappingProxyType(dict(sorted(self.commits.items()))),
+            archives=MappingProxyType(dict(sorted(self.archives.items()))),
             unpinned=MappingProxyType(dict(sorted(unpinned.items()))),
             complete=complete and self.whole,
             notes=tuple(self.notes)[:MOST_NOTES],

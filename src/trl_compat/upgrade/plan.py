@@ -177,8 +177,12 @@ def _stages(
 
 
 def resolver(python: str) -> Resolver:
-    """The resolver itself, as of today; DeepSpeed, which it cannot look into, left out."""
-    from trl_compat.environments import Unavailable, Unresolvable, interpreters, locks
+    """The resolver itself, as of today; DeepSpeed, which it cannot look into, left out.
+
+    Nothing is built: a plan runs no package's code.
+    """
+    from trl_compat.environments import EnvironmentFailed, Unresolvable, interpreters, resolving
+    from trl_compat.environments.uv import ONLY_WHEELS
 
     interpreter = interpreters.find(python)
     today = datetime.date.today()
@@ -189,11 +193,11 @@ def resolver(python: str) -> Resolver:
         if key not in asked:
             lines = [f"{p}=={v}" for p, v in state.items() if p != "deepspeed"]
             try:
-                locks.compile_requirements(lines, today, interpreter, [])
+                resolving.compile_requirements(lines, today, interpreter, ONLY_WHEELS)
                 asked[key] = None
             except Unresolvable as error:
                 asked[key] = str(error)
-            except Unavailable as error:
+            except EnvironmentFailed as error:
                 raise BadInput(
                     f"the package index is out of reach ({error}); plan without it: --offline"
                 ) from None
