@@ -47,6 +47,7 @@ def lint(
             *_open_ends(advisory, releases, document),
             *_avoidances(advisory, releases),
             *_advice(advisory),
+            *_standalone(advisory),
             *_for_users(advisory),
             *_dates(advisory),
         )
@@ -202,6 +203,22 @@ def _advice(advisory: Advisory) -> Rule:
         found = re.search(r"\d+\.\d+", text)
         if found:
             yield "error", f"{place}: names {found[0]}; a release is a range under 'avoid'"
+
+
+def _standalone(advisory: Advisory) -> Rule:
+    """A fix that nobody can use without this package."""
+    for fix in advisory.fixes:
+        if not fix.standalone:
+            yield "error", f"{fix.name}: has no standalone form"
+            continue
+        try:
+            tree = ast.parse(fix.standalone)
+        except SyntaxError as error:
+            yield "error", f"{fix.name}: its standalone form is no Python ({error.msg})"
+            continue
+        imports = (n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+        if any("trl_compat" in ast.unparse(node) for node in imports):
+            yield "error", f"{fix.name}: its standalone form imports this package"
 
 
 def _inside(changes: dict[str, str], block: Affected, releases: Releases) -> bool:
