@@ -14,7 +14,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat.advisories import Advisory, Fix, Remedy, Scope, WrongFix
+from trl_compat.advisories import STANDALONE, Advisory, Fix, Remedy, Scope, WrongFix
 from trl_compat.matrix import Versions
 from trl_compat.outcomes import Outcome
 
@@ -56,7 +56,7 @@ class Trial:
 
 def standalone_name(fix: str) -> str:
     """The name under which the standalone form of a fix is tried."""
-    return f"{fix}-standalone"
+    return f"{fix}{STANDALONE}"
 
 
 def trials(remedies: Sequence[Remedy]) -> Iterator[Trial]:

@@ -13,6 +13,7 @@ from typing import Any
 from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.schema import (
     INTERNAL,
+    STANDALONE,
     Absent,
     Advisory,
     Affected,
@@ -201,6 +202,8 @@ def _found(cells: Iterable[CellResult]) -> dict[str, Json]:
         entry["date"] = max(entry["date"], cell.started_at[:10])
     for cell in cells:
         proven = cell.fixed and not cell.wrong_fix and cell.outcome is Outcome.PASS
+        if (cell.fix or "").endswith(STANDALONE):
+            continue  # the same patch once more
         if proven and cell.failure in found:
             _add(found[cell.failure]["patches"], cell.fix)
     return found

@@ -199,6 +199,9 @@ class Avoidance(Record):
         return self
 
 
+STANDALONE = "-standalone"  # ends the name under which a fix's standalone form is tried
+
+
 class Remedy(Record):
     """A change that is tried in affected cells, by calling its ``entry`` before the scenario.
 
@@ -210,6 +213,13 @@ class Remedy(Record):
     versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
     variants: tuple[str, ...] = ()
+
+    @field_validator("name")
+    @classmethod
+    def _not_a_form(cls, name: str) -> str:
+        if name.endswith(STANDALONE):
+            raise ValueError(f"'{name}': cells of standalone forms end in '{STANDALONE}'")
+        return name
 
 
 class Fix(Remedy):

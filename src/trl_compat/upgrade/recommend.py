@@ -248,12 +248,14 @@ class Adviser:
             for span in self._later.get(package, ()):
                 then = {**self._start, package: span[0]}
                 if self._mended(record, then):
-                    why = _told(self._safety.problems(self._start, then))
-                    reasons.append(f"{package} {span[0]}: {why}")
+                    it = f"{package} {span[0]}"
+                    problems = self._safety.problems(self._start, then)
+                    told = (f"brings {p.text}" if p.failure else p.text for p in problems)
+                    reasons.append(f"{it} {', '.join(t.removeprefix(it).strip() for t in told)}")
                     break
         if not reasons:
             return "No later release mends it."
-        return f"No upgrade mends it without bringing something else ({'; '.join(reasons)})."
+        return f"No upgrade that mends it is safe here: {'; '.join(reasons)}."
 
 
 def packages_of(record: Record) -> tuple[str, ...]:
