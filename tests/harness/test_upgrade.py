@@ -200,6 +200,12 @@ def test_the_plan_goes_by_what_releases_require_and_what_is_known_to_fail() -> N
     assert "not run; nearest: " in said
 
 
+def test_what_is_the_goal_already_takes_no_step() -> None:
+    found = plan("trl==0.12.*")
+    assert found.stages == ()
+    assert "It is so already; nothing to do." in render(found, "text")
+
+
 def test_what_the_resolver_refuses_is_gone_round() -> None:
     first = plan("trl==0.13.*")
     assert first.stages is not None

@@ -170,6 +170,8 @@ def _way(
 ) -> list[Versions] | None:
     """The sets of versions after each step of the best way; None if there is none."""
     needed = tuple(p for p, range_ in goal.items() if start[p].public not in range_)
+    if not needed:
+        return []
     targets = Targets(safety, start, _choices(safety, start, goal))
     while len(safety.refused) < MOST_REFUSED:
         found = (steps(start, end, safety) for end in targets.nearest(needed))

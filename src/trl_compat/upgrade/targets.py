@@ -43,11 +43,8 @@ class Targets:
         return self._safe[packages]
 
     def nearest(self, needed: tuple[str, ...]) -> Iterator[Versions]:
-        """Every safe change that moves some packages and perhaps others, the fewest others first.
-
-        Without a package to move, nothing has to be changed.
-        """
-        others = [p for p in self.choices if self.choices[p] and p not in needed] if needed else []
+        """Every safe change that moves some packages and perhaps others, the fewest others first."""
+        others = [p for p in self.choices if self.choices[p] and p not in needed]
         for size in range(len(others) + 1):
             for beside in combinations(others, size):
                 yield from self._tried((*needed, *beside), dict(self.start))
