@@ -20,9 +20,9 @@ from packaging.version import Version
 from tests.harness.conftest import ROOT
 from tests.harness.test_cli import run
 from trl_compat import matrix, releases, requires
-from trl_compat.doctor import constraints, records
+from trl_compat.doctor import constraints, records, vocabulary
 from trl_compat.doctor.conditions import Named
-from trl_compat.doctor.diagnosis import FOUND, examine
+from trl_compat.doctor.diagnosis import FOUND, Status, examine, status_of
 from trl_compat.doctor.matching import inside, matches
 from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Source
@@ -30,6 +30,7 @@ from trl_compat.strategies import conditions_of
 from trl_compat.upgrade.recommend import Adviser
 
 RECORDS = records.shipped()
+WORDS = vocabulary.shipped()
 KNOWN = releases.known()
 STACKS = matrix.load(ROOT / "matrix.yaml").stacks
 TRAINERS = (None, "PPO", "GRPO", "Online DPO", "SFT")
@@ -48,9 +49,16 @@ ADVICE = re.compile(
 )
 
 
-def source(have: Have, commits: Mapping[str, str] | None = None) -> Source:
-    versions = {package: str(version) for package, version in have.items()}
-    return Source("a stack", "environment", versions=versions, commits=commits or {})
+def source(
+    have: Have, commits: Mapping[str, str] | None = None, unpinned: tuple[str, ...] = ()
+) -> Source:
+    return Source(
+        name="a stack",
+        kind="requirements",
+        versions={package: str(version) for package, version in have.items()},
+        commits=commits or {},
+        unpinned=dict.fromkeys(unpinned, ""),
+    )
 
 
 def usage(trainer: str | None, strategy: tuple[str, ...], peft: bool | None) -> Named:
@@ -67,11 +75,11 @@ def failures(of: Source, named: Named, unknown: bool = False) -> set[str]:
 
     With ``unknown`` also that of which a version that is not known decides.
     """
-    return {
-        name
-        for name, record in RECORDS.items()
-        if any(unknown or not match.unknown for match in matches(record, of, named))
-    }
+    found = {}
+    for name, record in RECORDS.items():
+        if mine := matches(record, of, named):
+            found[name] = status_of(record, mine, of, named, WORDS)[0]
+    return {name for name, status in found.items() if unknown or status is not Status.CANNOT_TELL}
 
 
 def unmet(have: Have) -> set[tuple[str, str]]:
@@ -98,12 +106,17 @@ def named_releases(text: str) -> list[tuple[str, list[Version]]]:
     return ranged
 
 
-def check(have: Have, named: Named, commits: Mapping[str, str] | None = None) -> int:
+def check(
+    have: Have,
+    named: Named,
+    commits: Mapping[str, str] | None = None,
+    unpinned: tuple[str, ...] = (),
+) -> int:
     """Examines a stack and puts every recommended release into it; how many sentences there are."""
-    mine = source(have, commits)
+    mine = source(have, commits, unpinned)
     before, broken = failures(mine, named, unknown=True), unmet(have)
     said = 0
-    for diagnosis in examine(mine, named, RECORDS, ()).diagnoses:
+    for diagnosis in examine(mine, named).diagnoses:
         if diagnosis.status not in FOUND:
             continue
         assert diagnosis.actions, f"{diagnosis.record.id}: nothing to do, and it does not say so"
@@ -116,7 +129,7 @@ def check(have: Have, named: Named, commits: Mapping[str, str] | None = None) ->
                 to = dict(zip((package for package, _ in ranged), versions, strict=True))
                 after = {**have, **to}
                 left = {p: c for p, c in (commits or {}).items() if p not in to}
-                then = failures(source(after, left), named)
+                then = failures(source(after, left, unpinned), named)
                 assert diagnosis.record.id not in then, f"mends nothing: {action.text}"
                 assert then <= before, f"{action.text} brings {then - before}"
                 assert unmet(after) <= broken, f"{action.text} breaks {unmet(after) - broken}"
@@ -141,8 +154,10 @@ def test_there_is_advice_to_check() -> None:
     assert said > 10
 
 
-def random_stacks(seed: int, count: int) -> Iterator[tuple[dict[str, Version], Named]]:
-    """Real releases of the last years, thrown together; some without DeepSpeed or PEFT."""
+def random_stacks(
+    seed: int, count: int
+) -> Iterator[tuple[dict[str, Version], Named, tuple[str, ...]]]:
+    """Real releases of the last years, thrown together; some not there, some not pinned."""
     drawn = random.Random(seed)
     pools = {p: [v for v in KNOWN.final(p) if day(p, v) > "2024"] for p in PACKAGES}
     for _ in range(count):
@@ -150,11 +165,17 @@ def random_stacks(seed: int, count: int) -> Iterator[tuple[dict[str, Version], N
         for package in ("deepspeed", "peft"):
             if drawn.random() < 0.15:
                 del have[package]
-        yield have, usage(*drawn.choice(USAGES))
+        unpinned = [p for p in have if p != "trl" and drawn.random() < 0.1]
+        for package in unpinned:
+            del have[package]
+        yield have, usage(*drawn.choice(USAGES)), tuple(unpinned)
 
 
 def test_on_no_real_versions_does_advice_lead_into_the_next_failure() -> None:
-    assert sum(check(*stack) for stack in random_stacks(seed=7, count=200)) > 100
+    said = 0
+    for have, named, unpinned in random_stacks(seed=7, count=200):
+        said += check(have, named, unpinned=unpinned)
+    assert said > 100
 
 
 @functools.cache
@@ -285,6 +306,15 @@ def test_what_is_not_known_is_said() -> None:
     )
 
 
+def test_a_failure_that_every_version_of_an_unpinned_package_meets_counts() -> None:
+    """Below transformers 5 PPO's saving fails in one way, from 5 on in another."""
+    mine = source({"trl": Version("0.9.6")}, unpinned=("transformers", "deepspeed"))
+    named: Named = {"strategy": ("deepspeed",), "zero_stage": (3,)}
+    found = Adviser(RECORDS, mine, {**named, "trainer": ("PPO",)})
+    assert found.ways(RECORDS["grpo-zero3-optimizer"]).ways == ()
+    assert "ppo-zero3-save" in found.ways(RECORDS["grpo-zero3-optimizer"]).none
+
+
 def test_from_a_commit_the_way_is_a_release_that_the_record_names() -> None:
     have, commits = of_stack("trl-git-6a05feff0")
     found = Adviser(RECORDS, source(have, commits), {}).ways(RECORDS["online-dpo-ref-none"])
@@ -317,7 +347,7 @@ def test_an_option_is_named_only_where_it_is_a_way() -> None:
         versions = {package: Version(version) for package, version in have.items()}
         (one,) = [
             diagnosis
-            for diagnosis in examine(source(versions), named, RECORDS, ()).diagnoses
+            for diagnosis in examine(source(versions), named).diagnoses
             if diagnosis.record.id == "grpo-fsdp-ref-device"
         ]
         assert any(action.text.startswith("Set beta=0.0") for action in one.actions) is is_way

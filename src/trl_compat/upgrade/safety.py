@@ -20,6 +20,7 @@ from trl_compat import releases
 from trl_compat.doctor.conditions import Named, phrase
 from trl_compat.doctor.matching import Match, inside, matches
 from trl_compat.doctor.records import Record, Value
+from trl_compat.doctor.worlds import Settled, settled
 from trl_compat.packages import PACKAGES
 from trl_compat.requires import Requires
 from trl_compat.sources.source import Source
@@ -27,6 +28,8 @@ from trl_compat.upgrade.spans import Spans, ranges_of
 from trl_compat.upgrade.versions import Versions
 
 HALF_YEARS = 2  # that a package may be younger than TRL
+Open = Match | Settled
+"""Conditions under which a failure shows."""
 
 
 @dataclass(frozen=True)
@@ -200,15 +203,25 @@ class Safety:
                 continue
             key = (name, *(was[p] for p in packages), *(then[p] for p in packages))
             if key not in self._news:
-                self._news[key] = _said(name, self.matches(name, before), self.matches(name, after))
+                self._news[key] = _said(name, self.matches(name, before), self._cases(name, after))
             if said := self._news[key]:
                 yield Problem(said, name)
 
+    def _cases(self, name: str, state: Versions) -> Sequence[Open]:
+        """Where a failure shows for certain, whatever the versions that are not known.
 
-def _said(name: str, known: Sequence[Match], found: Sequence[Match]) -> str:
-    # What depends on a version that nobody knows is no reason against another's.
-    new = [m for m in found if not m.unknown and not _covered(m, known)]
-    clauses = dict.fromkeys(phrase(m.unnamed) for m in new if m.unnamed)
+        What depends on one of these is no reason against another package's release.
+        """
+        found = self.matches(name, state)
+        if not any(match.unknown for match in found):
+            return found
+        source = moved(self.source, state)
+        return settled(self.records[name], found, source, self.named)
+
+
+def _said(name: str, known: Sequence[Open], found: Sequence[Open]) -> str:
+    new = [case for case in found if not _covered(case, known)]
+    clauses = dict.fromkeys(phrase(conditions) for case in new if (conditions := _conditions(case)))
     return (name + (f" (if you use {' or '.join(clauses)})" if clauses else "")) if new else ""
 
 
@@ -250,13 +263,18 @@ def moved_between(before: Versions, after: Versions) -> frozenset[str]:
     return frozenset(p for p, version in after.items() if before.get(p) != version)
 
 
-def _covered(new: Match, known: Sequence[Match]) -> bool:
+def _conditions(case: Open) -> dict[str, Sequence[Value]]:
+    return {**case.unnamed, **case.chosen}
+
+
+def _covered(new: Open, known: Sequence[Open]) -> bool:
     """Whether what is met now was met before under the same conditions or wider ones."""
+    mine = _conditions(new)
     return any(
         all(
-            name in new.unnamed and set(new.unnamed[name]) <= set(allowed)
-            for name, allowed in old.unnamed.items()
+            name in mine and set(mine[name]) <= set(allowed)
+            for name, allowed in _conditions(old).items()
         )
-        and (not old.block.provided or bool(new.block.provided))
+        and (not old.provisos or bool(new.provisos))
         for old in known
     )

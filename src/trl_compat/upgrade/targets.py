@@ -43,7 +43,7 @@ class Targets:
         return self._safe[packages]
 
     def nearest(self, needed: tuple[str, ...]) -> Iterator[Versions]:
-        """Every safe change that moves some packages and perhaps others, the fewest others first."""
+        """Every safe change that moves some packages, and as few others as can be first."""
         others = [p for p in self.choices if self.choices[p] and p not in needed]
         for size in range(len(others) + 1):
             for beside in combinations(others, size):
