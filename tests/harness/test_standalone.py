@@ -15,7 +15,7 @@ from trl_compat.errors import BadInput
 from trl_compat.expectations import standalone_name
 from trl_compat.matrix import Matrix
 from trl_compat.outcomes import Outcome
-from trl_compat.report import explanation, page_data
+from trl_compat.report import account, explanation, page_data
 from trl_compat.runtime import rank
 from trl_compat.runtime.spec import CellSpec
 from trl_compat.store import content_key
@@ -133,8 +133,9 @@ def test_the_reports_count_both_forms_apart() -> None:
     pasted = one.model_copy(update={"fix": name, "id": f"{one.id}-standalone"})
     more = document.model_copy(update={"cells": [*document.cells, pasted]})
     advisory = CATALOGUE["ppo-zero3-save"]
-    said = "\n".join(text for _, text in explanation.sections(advisory, more))
+    told = account.of(more, advisory)
+    said = "\n".join(text for _, text in explanation.sections(advisory, told))
     assert "--standalone\n(Proven in 1 of 1 cells.)" in said
     page = page_data.embedded(more, CATALOGUE)["failures"]["ppo-zero3-save"]["fixes"]
     assert page[name]["snippet"] == advisory.fixes[0].standalone
-    assert "without this package in 1 of 1" in report.markdown.render(more, CATALOGUE)
+    assert "Without this package: proven in 1 of 1 cells" in report.markdown.render(more, CATALOGUE)
