@@ -282,6 +282,7 @@ class Campaign:
                 device=cell.device,
                 folder=str(self._runner.folder(cell.failure)),
                 fix=cell.entry,
+                fix_code=cell.code,
             )
             return self._runner.run(spec, limits=self.order.limits, launch=launch)
         except Exception as error:
@@ -324,7 +325,7 @@ class Campaign:
         variant = self.catalogue.reproduction(cell.failure).control
         if cell.is_control or variant is None:
             return None
-        changes = {"variant": variant, "fix": None, "entry": None}
+        changes = {"variant": variant, "fix": None, "entry": None, "code": ""}
         control = cell.model_copy(update={**changes, "wrong_fix": False, "is_control": True})
         record = self.known(control)
         return self.verdict(control, record).outcome if record else Outcome.UNAVAILABLE

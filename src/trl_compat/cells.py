@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trl_compat.advisories import Catalogue, Remedy, WrongFix
-from trl_compat.expectations import Expectation, applicable_fixes, expect
+from trl_compat.advisories import Catalogue, WrongFix
+from trl_compat.expectations import Expectation, Trial, applicable_fixes, expect, trials
 from trl_compat.matrix import Block, Matrix, choose
 from trl_compat.outcomes import Outcome
 from trl_compat.rerun import PLAINLY, Again
@@ -28,11 +28,15 @@ class Place(BaseModel):
 
 
 class Cell(Place):
-    """stack × failure × variant × model × world size × (unfixed or a fix)."""
+    """stack × failure × variant × model × world size × (unfixed or a fix).
+
+    A fix is applied by calling its ``entry`` or by executing its ``code``.
+    """
 
     device: str
     fix: str | None = None
     entry: str | None = None
+    code: str = ""
     wrong_fix: bool = False
     is_control: bool = False
     expectation: Expectation
@@ -113,12 +117,13 @@ def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> Plan:
     choose("failure", selection.failures, catalogue.failures)
     choose("model", selection.models, matrix.models)
     _check_names(catalogue, selection)
-    blocks = matrix.profiles[profile_name].select
-    found = [_narrowed(block, matrix, catalogue, selection) for block in blocks]
+    profile = matrix.profiles[profile_name]
+    found = [_narrowed(block, matrix, catalogue, selection) for block in profile.select]
     wanted = [place for places in found for place in places]
     if not wanted:
         wanted = list(_narrowed(Block(variants=("all",)), matrix, catalogue, selection))
-    return _arranged(matrix, catalogue, selection, wanted)
+    pasted = frozenset(profile.standalone or matrix.models)
+    return _arranged(matrix, catalogue, selection, wanted, pasted)
 
 
 def _narrowed(
@@ -155,9 +160,16 @@ def _narrowed(
 
 
 def _arranged(
-    matrix: Matrix, catalogue: Catalogue, selection: Selection, places: Sequence[Place]
+    matrix: Matrix,
+    catalogue: Catalogue,
+    selection: Selection,
+    places: Sequence[Place],
+    pasted: Collection[str],
 ) -> Plan:
-    """The cells of the places with their controls, stack by stack, controls first."""
+    """The cells of the places with their controls, stack by stack, controls first.
+
+    With the models of ``pasted`` the standalone forms of fixes are tried, too.
+    """
     cells: dict[str, Cell] = {}
     left_out: dict[tuple[str, str, str, str], NotRun] = {}
     for place in places:
@@ -171,7 +183,7 @@ def _arranged(
             control = place.model_copy(update={"variant": reproduction.control})
             cell = _cell(control, matrix, catalogue, selection.device, None)
             cells.setdefault(cell.id, cell)
-        for cell in _cells(place, matrix, catalogue, selection):
+        for cell in _cells(place, matrix, catalogue, selection, place.model in pasted):
             cells[cell.id] = cell
     order = {name: number for number, name in enumerate(matrix.stacks)}
     arranged = sorted(cells.values(), key=lambda cell: (order[cell.stack], cell.order))
@@ -179,7 +191,7 @@ def _arranged(
 
 
 def _cell(
-    place: Place, matrix: Matrix, catalogue: Catalogue, device: str, fix: Remedy | None
+    place: Place, matrix: Matrix, catalogue: Catalogue, device: str, fix: Trial | None
 ) -> Cell:
     advisory, stack = catalogue[place.failure], matrix.stacks[place.stack]
     control = catalogue.reproduction(place.failure).control
@@ -188,14 +200,17 @@ def _cell(
         device=device,
         fix=fix.name if fix else None,
         entry=fix.entry if fix else None,
-        wrong_fix=isinstance(fix, WrongFix),
+        code=fix.standalone if fix else "",
+        wrong_fix=fix is not None and isinstance(fix.remedy, WrongFix),
         is_control=place.variant == control and fix is None,
-        expectation=expect(stack, advisory, place.variant, catalogue.masks, fix, device),
+        expectation=expect(
+            stack, advisory, place.variant, catalogue.masks, fix.remedy if fix else None, device
+        ),
     )
 
 
 def _cells(
-    place: Place, matrix: Matrix, catalogue: Catalogue, selection: Selection
+    place: Place, matrix: Matrix, catalogue: Catalogue, selection: Selection, pasted: bool
 ) -> Iterator[Cell]:
     """The unfixed cell of a place and its fixes, as far as they are wanted."""
     unfixed = _cell(place, matrix, catalogue, selection.device, None)
@@ -204,9 +219,10 @@ def _cells(
         yield unfixed
     broken = unfixed.expectation.outcome is Outcome.REPRODUCED
     stack, advisory = matrix.stacks[place.stack], catalogue[place.failure]
-    for fix in applicable_fixes(stack, advisory, place.variant):
+    for fix in trials(applicable_fixes(stack, advisory, place.variant)):
         # A fix is tried where the failure is expected, or where the user asks for it by name.
-        if fix.name in wanted or (not wanted and broken):
+        by_itself = broken and (pasted or not fix.standalone)
+        if fix.name in wanted or (not wanted and by_itself):
             yield _cell(place, matrix, catalogue, selection.device, fix)
 
 
@@ -216,7 +232,7 @@ def _check_names(catalogue: Catalogue, selection: Selection) -> None:
     for failure in selection.failures or catalogue.failures:
         advisory = catalogue[failure]
         variants.update(catalogue.reproduction(failure).variants)
-        fixes.update(fix.name for fix in advisory.fixes)
-        fixes.update(fix.name for fix in advisory.wrong_fixes)
+        remedies = (*advisory.fixes, *advisory.wrong_fixes)
+        fixes.update(trial.name for trial in trials(remedies))
     choose("variant", selection.variants, sorted(variants))
     choose("fix", selection.fixes, sorted(fixes))

@@ -7,14 +7,14 @@ whoever wrote it has looked at that tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat.advisories import Advisory, Remedy, Scope, WrongFix
+from trl_compat.advisories import STANDALONE, Advisory, Fix, Remedy, Scope, WrongFix
 from trl_compat.matrix import Versions
 from trl_compat.outcomes import Outcome
 
@@ -31,6 +31,40 @@ class Expectation(BaseModel):
     outcome: Outcome | None
     symptom: str | None = None
     masked_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A remedy as one cell tries it: by its entry, or by the text that does without this package.
+
+    Both must do what the advisory says, each in a cell of its own.
+    """
+
+    remedy: Remedy
+    standalone: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the cell and the reports call it."""
+        return standalone_name(self.remedy.name) if self.standalone else self.remedy.name
+
+    @property
+    def entry(self) -> str | None:
+        """``module:function`` to call; None where the text is executed."""
+        return None if self.standalone else self.remedy.entry
+
+
+def standalone_name(fix: str) -> str:
+    """The name under which the standalone form of a fix is tried."""
+    return f"{fix}{STANDALONE}"
+
+
+def trials(remedies: Sequence[Remedy]) -> Iterator[Trial]:
+    """Every remedy, and after each fix its standalone form."""
+    for remedy in remedies:
+        yield Trial(remedy)
+        if isinstance(remedy, Fix) and remedy.standalone:
+            yield Trial(remedy, remedy.standalone)
 
 
 def expect(
@@ -106,7 +140,7 @@ def _named(stack: Versions, advisory: Advisory) -> frozenset[str]:
 
 
 def applicable_fixes(stack: Versions, advisory: Advisory, variant: str) -> list[Remedy]:
-    """Fixes, right and wrong, that are to be tried in this stack and variant."""
+    """Fixes, right and wrong, that exist in this stack and variant."""
     assert advisory.reproduction is not None
     conditions = advisory.reproduction.conditions_of(variant)
     remedies: tuple[Remedy, ...] = (*advisory.fixes, *advisory.wrong_fixes)

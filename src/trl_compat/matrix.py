@@ -171,10 +171,15 @@ class Block(Record):
 
 
 class Profile(Record):
-    """A named selection: the cells of any of its blocks."""
+    """A named selection: the cells of any of its blocks.
+
+    ``standalone`` names the models with which the standalone form of a fix is run beside the other;
+    left out, all of them.
+    """
 
     about: str
     select: tuple[Block, ...] = Field(min_length=1)
+    standalone: tuple[str, ...] = ()
 
 
 class Exclude(Record):
@@ -224,6 +229,9 @@ class Matrix(Record):
     @model_validator(mode="after")
     def _references(self) -> Matrix:
         for name, profile in self.profiles.items():
+            for model in profile.standalone:
+                if model not in self.models:
+                    raise ValueError(f"profile '{name}': {unknown('model', model, self.models)}")
             for block in profile.select:
                 for kind, wanted, known in (
                     ("stack", block.stacks, self.stacks),

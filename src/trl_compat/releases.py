@@ -41,14 +41,21 @@ class Releases:
     def _ordered(self) -> dict[str, list[Version]]:
         return {p: sorted(Version(v) for v in known) for p, known in self.dates.items()}
 
+    @cached_property
+    def _final(self) -> dict[str, list[Version]]:
+        return {
+            package: [v for v in known if not v.is_prerelease and str(v) not in gone]
+            for package, known in self._ordered.items()
+            for gone in [self.yanked.get(package, {})]
+        }
+
     def of(self, package: str) -> list[Version]:
         """Every release, pre-releases included, oldest first; none for an unknown package."""
         return self._ordered.get(package, [])
 
     def final(self, package: str) -> list[Version]:
         """The releases that an installer takes without being asked for a pre-release."""
-        gone = self.yanked.get(package, {})
-        return [v for v in self.of(package) if not v.is_prerelease and str(v) not in gone]
+        return self._final.get(package, [])
 
     def newest(self, package: str) -> Version:
         """The newest final release."""

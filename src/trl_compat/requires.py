@@ -1,28 +1,34 @@
-"""What releases of the packages under test require of each other: a list that is shipped.
+"""What releases of the packages under test require of each other, and of Python: a shipped list.
 
-It has the releases of the matrix's stacks, as the metadata in their environments says it, so that
-an upgrade can be planned without an index.  ``python -m trl_compat.requires`` makes it again, after
-a stack was added.
+``shipped/requires.json`` has every final release of ``shipped/releases.json``, as its metadata on
+the package index says it, so that an upgrade can be recommended and planned without an index.
+``trl-compat advisories releases`` makes both.
+
+Of extras what counts is what one named after a package asks of that package: ``trl[deepspeed]``
+says what TRL needs of DeepSpeed where both are.  Lower ends and single releases that are excluded,
+that is: upper ends were pins for somebody's tests (accelerate's ``deepspeed<=0.14.0``, which the
+stacks of the matrix disprove).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from functools import cache
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from trl_compat.packages import PACKAGES
 
 FILE = Path(__file__).with_name("shipped") / "requires.json"
+OF_EXTRAS = (">=", ">", "!=", "~=")
 
 Requires = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""Version ranges by package, version, and required package."""
+"""Version ranges by package, version, and required package (or ``python``)."""
 
 
 @cache
@@ -32,43 +38,49 @@ def known() -> Requires:
     return found
 
 
-def of_environments(paths: Iterable[Path]) -> Requires:
-    """The list out of the ``site-packages`` of environments; commits between releases are none."""
-    found: dict[str, dict[str, dict[str, str]]] = {package: {} for package in PACKAGES}
-    for path in paths:
-        for distribution in distributions(path=[str(path)]):
-            package = canonicalize_name(distribution.metadata["Name"] or "")
-            version = Version(distribution.version)
-            if package in found and not version.is_devrelease:
-                found[package][version.public] = _required(distribution)
-    return {p: dict(sorted(by.items(), key=lambda i: Version(i[0]))) for p, by in found.items()}
+def of_release(lines: Iterable[str], python: str) -> dict[str, str]:
+    """What a release requires of the packages under test.
 
-
-def _required(distribution: Distribution) -> dict[str, str]:
-    required = {}
-    for line in distribution.requires or ():
-        requirement = Requirement(line)
-        package = canonicalize_name(requirement.name)
-        optional = requirement.marker is not None and "extra" in str(requirement.marker)
-        if package in PACKAGES and not optional and str(requirement.specifier):
-            required[package] = str(requirement.specifier)
-    return dict(sorted(required.items()))
-
-
-def _main() -> None:
-    from trl_compat import matrix
-    from trl_compat.environments import EnvironmentFailed, build
-
-    paths: list[Path] = []
-    for name, stack in matrix.load(Path("matrix.yaml")).stacks.items():
+    Args:
+        lines: its requirements, as its metadata has them.
+        python: the range of Pythons that it is for; ``""`` for any.
+    """
+    ranges: dict[str, SpecifierSet] = {}
+    for line in lines:
         try:
-            python = build.ensure(name, stack).python
-        except EnvironmentFailed as error:
-            print(f"{name}: left out: {error}")
-            continue
-        paths += python.parents[1].glob("lib/python*/site-packages")
-    FILE.write_text(json.dumps(of_environments(paths), indent=1) + "\n", encoding="utf-8")
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue  # of a time before the rules; no installer reads it, either
+        package = canonicalize_name(requirement.name)
+        wanted = requirement.specifier
+        marker = str(requirement.marker or "")
+        if "extra" in marker:
+            named = f'extra == "{package}"' in marker
+            wanted = SpecifierSet(
+                ",".join(str(s) for s in wanted if s.operator in OF_EXTRAS) if named else ""
+            )
+        if package in PACKAGES and str(wanted):
+            ranges[package] = ranges.get(package, SpecifierSet()) & wanted
+    if python:
+        ranges["python"] = SpecifierSet(python)
+    return {package: str(range_) for package, range_ in sorted(ranges.items())}
 
 
-if __name__ == "__main__":
-    _main()
+def missing(package: str, listed: Mapping[str, Sized], have: Requires) -> list[str]:
+    """The final releases with files, among those that the index lists, that are not in the list."""
+    there = {Version(version) for version in have.get(package, {})}
+    return [
+        version
+        for version, files in listed.items()
+        if files and not Version(version).is_prerelease and Version(version) not in there
+    ]
+
+
+def written(requires: Requires) -> str:
+    """The text of the file: a line for each release, the oldest first."""
+    parts = []
+    for package in PACKAGES:
+        by_version = sorted(requires.get(package, {}).items(), key=lambda item: Version(item[0]))
+        lines = (f"  {json.dumps(version)}: {json.dumps(found)}" for version, found in by_version)
+        parts.append(f" {json.dumps(package)}: {{\n" + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"

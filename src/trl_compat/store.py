@@ -122,5 +122,6 @@ def content_key(
         bundle_digest,
         cell.entry or "",
         cell.device,
+        *filter(None, [cell.code]),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -140,6 +140,14 @@ def test_a_clean_record_has_no_complaints() -> None:
     assert complaints() == []
 
 
+FIX = {
+    "name": "save",
+    "entry": "trl_compat.fixes.ppo_zero3_save:apply",
+    "summary": "",
+    "snippet": "",
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -204,6 +212,17 @@ def test_a_clean_record_has_no_complaints() -> None:
                 ],
             },
             "'b' is not one of the variants",
+        ),
+        ({"advice": "Take TRL 0.17.0 or later."}, "advice: names 0.17; a release is a range"),
+        (
+            {"avoid": [{"upgrade": {"trl": ">=0.13.0"}, "note": "With FSDP1, 0.18.0 is enough."}]},
+            "note of avoid 1: names 0.18",
+        ),
+        ({"fixes": [FIX]}, "save: has no standalone form"),
+        ({"fixes": [{**FIX, "standalone": "def ("}]}, "its standalone form is no Python"),
+        (
+            {"fixes": [{**FIX, "standalone": "from trl_compat.fixes import x"}]},
+            "its standalone form imports this package",
         ),
     ],
 )

@@ -18,6 +18,8 @@ from trl_compat.errors import BadInput
 from trl_compat.pytest import known_failure
 from trl_compat.sources.source import Source
 
+RECORDS = records.shipped()
+
 
 def have(**versions: str) -> Source:
     return Source("a test", "environment", versions=versions)
@@ -26,7 +28,7 @@ def have(**versions: str) -> Source:
 @pytest.mark.parametrize("failure", sorted(records.shipped()))
 def test_no_release_that_a_constraint_allows_is_affected(failure: str) -> None:
     record = records.shipped_record(failure)
-    found = avoid(record, {}, {})
+    found = avoid(record, {}, {}, RECORDS)
     assert found.ways
     for way in found.ways:
         allowed = SpecifierSet(way.specifier)
@@ -38,8 +40,9 @@ def test_no_release_that_a_constraint_allows_is_affected(failure: str) -> None:
 
 def test_what_is_given_narrows_what_has_to_change() -> None:
     record = records.shipped_record("zero3-register-hooks-rename")
-    assert [str(way) for way in avoid(record, {"trl": "0.15.2"}, {}).ways] == ["deepspeed<0.16.4"]
-    nothing = avoid(record, {"trl": "0.16.0"}, {})
+    (way,) = avoid(record, {"trl": "0.15.2"}, {}, RECORDS).ways
+    assert str(way) == "deepspeed>=0.14.4,<0.16.4"  # and not below what TRL 0.15.2 requires
+    nothing = avoid(record, {"trl": "0.16.0"}, {}, RECORDS)
     assert not nothing.concerned
     assert "nothing to avoid" in text(nothing, {"trl": "0.16.0"})
 
@@ -47,13 +50,13 @@ def test_what_is_given_narrows_what_has_to_change() -> None:
 def test_a_constraint_that_pip_cannot_say_is_not_invented() -> None:
     # Every transformers is affected, below 5 at ZeRO-3 and from 5 on at every stage.
     record = records.shipped_record("ppo-zero3-save")
-    assert avoid(record, {"trl": "0.12.2"}, {}).ways == ()
-    at_two = avoid(record, {"trl": "0.12.2"}, {"zero_stage": (2,)})
-    assert [str(way) for way in at_two.ways] == ["transformers<5.0.0"]
+    assert avoid(record, {"trl": "0.12.2"}, {}, RECORDS).ways == ()
+    at_two = avoid(record, {"trl": "0.28.0"}, {"zero_stage": (2,)}, RECORDS)
+    assert [str(way) for way in at_two.ways] == ["transformers>=4.56.2,<5.0.0"]
 
 
 def test_commits_are_said_to_be_out_of_reach() -> None:
-    found = avoid(records.shipped_record("online-dpo-ref-none"), {}, {})
+    found = avoid(records.shipped_record("online-dpo-ref-none"), {}, {}, RECORDS)
     assert "cannot exclude trl from git at 6a05feff0" in text(found, {})
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from tests.harness.conftest import ROOT
-from trl_compat import remedies
+from trl_compat import releases, remedies
 from trl_compat.advisories import load as load_advisories
 from trl_compat.report import account, explanation, wording
 from trl_compat.report.account import Account
@@ -72,7 +74,57 @@ def test_a_fix_that_is_not_needed_is_not_printed() -> None:
 def test_every_fix_of_every_failure_prints_python(failure: str) -> None:
     for fix in OURS[failure].fixes:
         compile(fix.snippet, fix.name, "exec")
-        compile(fix.standalone, fix.name, "exec")
+
+
+@pytest.mark.parametrize("failure", OURS.failures)
+def test_every_fix_has_a_form_that_does_without_this_package(failure: str) -> None:
+    for fix in OURS[failure].fixes:
+        assert fix.standalone, f"{fix.name} has none"
+        tree = ast.parse(fix.standalone)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert "trl_compat" not in ast.unparse(node), fix.name
+        assert fix.standalone.startswith("# "), f"{fix.name} does not say for which releases it is"
+        assert "before" in fix.standalone.split("\n\n")[0], f"{fix.name} does not say when"
+
+
+@pytest.mark.parametrize("failure", OURS.failures)
+def test_the_standalone_form_is_printed_for_every_affected_release(failure: str) -> None:
+    """As it stands in the record, which is what cells execute."""
+    for package, version in affected_releases(failure):
+        given = {"trl": "0.12.2", "transformers": "4.46.3", "deepspeed": "0.15.2"}
+        given |= {"accelerate": "1.3.0", package: str(version)}
+        have = versions(**given)
+        found = remedies.remedy(OURS[failure], have)
+        if not found.hit:
+            continue  # this release with others
+        assert found.fix is not None, f"{failure} on {given}"
+        assert found.fix.standalone
+
+
+def affected_releases(failure: str) -> list[tuple[str, Version]]:
+    """Every release that a range of the failure holds, with its package."""
+    ranges = [item for scope in OURS[failure].affected for item in scope.versions.items()]
+    return [
+        (package, version)
+        for package, range_ in ranges
+        for version in releases.known().final(package)
+        if version in SpecifierSet(range_)
+    ]
+
+
+def test_what_is_printed_standalone_is_the_text_of_the_record() -> None:
+    for failure, *words in (
+        ("ppo-zero3-save", "--trl", "0.10.1"),
+        ("unwrap-double-yield", "--trl", "1.16.0"),
+        ("grpo-fsdp-ref-device", "--trl", "0.14.0"),
+        ("grpo-fsdp-ref-device", "--trl", "0.17.0", "--fix", "whole-on-device"),
+    ):
+        done = run("fix", failure, *words, "--standalone")
+        assert (done.returncode, done.stderr) == (0, "")
+        wanted = {fix.name: fix.standalone for fix in OURS[failure].fixes}
+        name = words[-1] if "--fix" in words else OURS[failure].fixes[0].name
+        assert done.stdout.endswith(f"\n{wanted[name]}")
 
 
 def test_the_list_names_every_fix() -> None:
@@ -94,7 +146,6 @@ def test_the_list_names_every_fix() -> None:
             ["fix", "grpo-fsdp-ref-device", "--fix", "shard-reference"],
             "did you mean 'shard-the-reference'?",
         ),
-        (["fix", "ppo-zero3-save", "--standalone"], "has no form without trl-compat"),
     ],
 )
 def test_wrong_usage_is_one_sentence_that_helps(words: list[str], said: str) -> None:

@@ -181,8 +181,8 @@ def test_a_control_that_stops_working_is_a_regression_even_where_the_failure_is_
     }
     assert report.exit_code == 1
     assert "is stopped earlier by early-stop" in found.why
-    assert [r.text for r in found.remedies] == ["take accelerate==0.34.2"]
-    assert "fix: take accelerate==0.34.2 (against early-stop)" in text.render(report)
+    assert [r.text for r in found.remedies] == ["Take accelerate 0.34.2"]
+    assert "fix: Take accelerate 0.34.2 (against early-stop)" in text.render(report)
 
 
 def test_a_fix_that_does_not_help_on_the_candidate_is_not_offered(bench: Bench) -> None:

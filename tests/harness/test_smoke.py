@@ -50,6 +50,12 @@ def test_its_fix_is_proven_by_the_checkpoint(cells: dict[str, dict[str, Any]]) -
     assert {"saved-tensors", "reloaded"} <= set(cell["checks"])
 
 
+def test_so_is_what_does_without_this_package(cells: dict[str, dict[str, Any]]) -> None:
+    name = "trl-1.12.0__ppo-zero3-save__zero3__tiny-qwen2__x2__save-through-engine-standalone"
+    assert cells[name]["outcome"] == "pass"
+    assert {"saved-tensors", "reloaded"} <= set(cells[name]["checks"])
+
+
 def test_a_wrong_fix_is_shown_wrong(cells: dict[str, dict[str, Any]]) -> None:
     cell = cells["trl-1.12.0__ppo-zero3-save__zero3__tiny-qwen2__x2__ungathered-save-pretrained"]
     assert cell["outcome"] == "reproduced"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from trl_compat import matrix, releases, requires, sources
@@ -20,8 +19,10 @@ from trl_compat.strategies import conditions_of
 from trl_compat.upgrade import plan as planning
 from trl_compat.upgrade.plan import Plan, Resolver
 from trl_compat.upgrade.render import render
-from trl_compat.upgrade.safety import Safety, worth_trying
-from trl_compat.upgrade.search import Found, Judge, Versions, search
+from trl_compat.upgrade.safety import Safety
+from trl_compat.upgrade.spans import Spans
+from trl_compat.upgrade.steps import steps
+from trl_compat.upgrade.versions import Versions
 
 from .conftest import ROOT
 
@@ -44,52 +45,6 @@ OLD = {
 
 def state(**versions: str) -> dict[str, Version]:
     return {package: Version(version) for package, version in versions.items()}
-
-
-def find(judge: Judge, goal: Versions | None = None) -> Found:
-    wanted = goal or state(a="2", b="2")
-    known = {"a": [Version("2"), Version("1")], "b": [Version("2"), Version("1")]}
-    return search(state(a="0", b="0"), lambda s: s == wanted, known, judge)
-
-
-def bumps(found: Found) -> list[str]:
-    assert found.steps is not None
-    return [str(step.bump) for step in found.steps]
-
-
-def test_the_shortest_way_is_found() -> None:
-    assert bumps(find(lambda *_: ())) == ["a 0 → 2", "b 0 → 2"]
-
-
-def test_a_way_round_is_found_where_the_direct_one_is_refused() -> None:
-    def a_needs_b(before: Versions, after: Versions) -> tuple[str, ...]:
-        return ("a 2 requires b 1",) if after["a"] == Version("2") > before["b"] else ()
-
-    found = find(a_needs_b)
-    assert bumps(found) == ["b 0 → 2", "a 0 → 2"]
-    assert found.steps is not None
-    assert [str(r.bump) for r in found.steps[0].refused] == ["a 0 → 2"]
-
-
-def test_a_package_may_be_bumped_twice_where_that_is_the_only_way() -> None:
-    def in_small_steps(before: Versions, after: Versions) -> tuple[str, ...]:
-        leap = any(after[p].major - before[p].major > 1 for p in before)
-        return ("too far",) if leap else ()
-
-    assert len(bumps(find(in_small_steps))) == 4
-
-
-def test_without_a_way_the_refused_steps_to_the_goal_are_told() -> None:
-    def never(_: Versions, after: Versions) -> tuple[str, ...]:
-        return ("saving",) if after["a"] == Version("2") else ()
-
-    found = find(never)
-    assert found.steps is None
-    assert {(str(r.bump), r.reasons) for r in found.refused} >= {("a 1 → 2", ("saving",))}
-
-
-def test_what_is_the_goal_already_takes_no_step() -> None:
-    assert find(lambda *_: (), goal=state(a="0", b="0")) == Found(())
 
 
 def record(name: str, *blocks: Block, **available: str) -> Record:
@@ -151,10 +106,11 @@ def test_a_failure_that_was_not_there_speaks_against_a_step() -> None:
 
 def test_a_failure_that_was_there_does_not_unless_it_spreads() -> None:
     assert objections(safety(), {}, {"trl": "0.13.0"}) == ()
-    spread = objections(safety(), {}, {"transformers": "5.0.0"})
+    late = {"trl": "0.24.0"}
+    spread = objections(safety(), late, {**late, "transformers": "5.0.0"})
     assert spread == ("saving (if you use the PPO trainer)",)
     # Who is hit already loses nothing.
-    assert objections(safety(MINE), {}, {"transformers": "5.0.0"}) == ()
+    assert objections(safety(MINE), late, {**late, "transformers": "5.0.0"}) == ()
 
 
 def test_a_failure_of_what_is_not_used_does_not_matter() -> None:
@@ -173,14 +129,41 @@ def test_a_requirement_that_does_not_hold_speaks_against_a_step() -> None:
     assert said == ("trl 1.12.0 requires transformers>=4.56",)
 
 
-def test_releases_that_nothing_tells_apart_are_tried_once() -> None:
-    required: requires.Requires = {
-        "trl": {v: {} for v in ("0.12.2", "0.12.9", "0.14.0", "1.12.0", "1.13.0", "1.14.0")}
-    }
-    start = state(trl="0.12.2", peft="0.13.2")
-    tried = worth_trying({"saving": SAVING}, required, start, {"trl": SpecifierSet(">=0.14")})
-    assert tried["trl"] == [Version("1.14.0"), Version("1.12.0")]
-    assert tried["peft"] == []
+def test_releases_that_nothing_tells_apart_are_one_span() -> None:
+    required: requires.Requires = {"trl": {"0.13.0": {"transformers": ">=4.46,<5"}}}
+    spans = Spans({"saving": SAVING}, required, releases.known())
+    after = {f"{s[0]} {s[-1]}" for s in spans.after("trl", Version("0.12.0"))}
+    # The requirement of 0.13.0, the end of the range, and the half-years.
+    assert {"0.12.1 0.12.2", "0.13.0 0.13.0", "0.14.0 0.19.0", "1.13.0 1.16.0"} <= after
+    cuts = [s[0] for s in spans.after("transformers", Version("4.45.2"))]
+    assert {Version("4.46.1"), Version("5.0.0")} <= set(cuts)
+    assert next(spans.before("trl", Version("0.12.0")))[0] == Version("0.11.0")
+
+
+def in_steps(required: requires.Requires, **to: str) -> list[list[str]]:
+    start = state(**OLD)
+    found = steps(start, {**start, **state(**to)}, safety(required=required))
+    assert found is not None
+    before, said = start, []
+    for after in found[1]:
+        said.append(sorted(p for p in after if after[p] != before[p]))
+        before = after  # type: ignore[assignment]
+    return said
+
+
+def test_one_package_at_a_time_where_that_is_safe() -> None:
+    assert in_steps({}, trl="0.13.0", peft="0.14.0") in ([["peft"], ["trl"]], [["trl"], ["peft"]])
+
+
+def test_what_is_required_comes_first() -> None:
+    required = {"trl": {"0.13.0": {"peft": ">=0.14"}}}
+    assert in_steps(required, trl="0.13.0", peft="0.14.0") == [["peft"], ["trl"]]
+
+
+def test_what_requires_each_other_moves_together() -> None:
+    both = {"trl": {"0.12.2": {"peft": "<0.14"}, "0.13.0": {"peft": ">=0.14"}}}
+    found = in_steps(both, trl="0.13.0", peft="0.14.0", accelerate="1.2.0")
+    assert sorted(found) == [["accelerate"], ["peft", "trl"]]
 
 
 def some_records() -> dict[str, Record]:
@@ -206,30 +189,41 @@ def plan(
 def test_the_plan_goes_by_what_releases_require_and_what_is_known_to_fail() -> None:
     found = plan("trl==1.12.*")
     assert found.stages is not None
-    assert str(found.stages[-1].bump).endswith("→ 1.12.0")
+    assert "1.12.0" in {str(b.new) for b in found.stages[-1].bumps if b.package == "trl"}
     said = render(found, "text")
     assert "accelerator-init-order-deepspeed (if you use the PPO trainer with DeepSpeed)" in said
     assert "transformers → 5.23.0" in said
     assert "trl 0.12.2 requires transformers<4.47.0" in said
+    # No order of single bumps: 1.12.0 requires a transformers that 0.12.2 excludes.
+    assert "together, as one alone is not safe: trl 0.12.2 → 1.12.0, transformers" in said
     assert "the resolver was not asked" in said
     assert "not run; nearest: " in said
+
+
+def test_what_is_the_goal_already_takes_no_step() -> None:
+    found = plan("trl==0.12.*")
+    assert found.stages == ()
+    assert "It is so already; nothing to do." in render(found, "text")
 
 
 def test_what_the_resolver_refuses_is_gone_round() -> None:
     first = plan("trl==0.13.*")
     assert first.stages is not None
-    assert [str(s.bump) for s in first.stages] == ["trl 0.12.2 → 0.13.0"]
+    assert [str(b) for s in first.stages for b in s.bumps] == ["trl 0.12.2 → 0.13.0"]
 
     def refuses(asked: Versions) -> str | None:
         alone = asked["trl"] == Version("0.13.0") and asked["transformers"] == Version("4.46.3")
         return "because" if alone else None
 
-    # 0.12.2 takes no later transformers, so nothing is left.
     found = plan("trl==0.13.*", refuses)
-    assert found.stages is None
-    assert "trl → 0.13.0: the resolver refuses: because" in render(found, "text")
-    assert "fewer failures count if you say what you use" in render(found, "text")
-    assert json.loads(render(found, "json"))["found"] is False
+    assert found.stages is not None
+    assert {b.package for s in found.stages for b in s.bumps} == {"trl", "transformers"}
+
+    none = plan("trl==0.13.*", lambda _: "because")
+    assert none.stages is None
+    assert "fewer failures count if you say what you use" in render(none, "text")
+    assert "Why: the resolver refuses: because." in render(none, "text")
+    assert json.loads(render(none, "json"))["found"] is False
 
 
 def test_a_step_to_versions_that_were_run_says_when() -> None:
@@ -243,7 +237,7 @@ def test_no_way_leads_a_user_of_a_trainer_past_its_end() -> None:
     found = plan("trl>=1.16", trainers=("PPO",), strategies=("zero3",))
     assert found.stages is None
     assert "fewer failures count" not in render(found, "text")
-    assert "trl 1.16.0 has no PPO any more (ppo-zero3-save)" in render(found, "text")
+    assert "Why: trl 1.16.0 has no PPO any more (ppo-zero3-save)." in render(found, "text")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +248,7 @@ def test_no_way_leads_a_user_of_a_trainer_past_its_end() -> None:
         ("trl", "give a range of versions"),
         ("trl[vllm]==1.12.0", "give a range of versions"),
         ("trl==77", "trl has no such release"),
-        ("trl==1.5.0", "is not on record; it is for 0.9.6"),
+        ("trl==0.11.*", "a plan goes forward, and trl==0.11.* has only releases before 0.12.2"),
         ("", "names no package"),
     ],
 )
@@ -272,12 +266,85 @@ def test_a_lock_that_leaves_something_open_has_no_plan(tmp_path: Path) -> None:
         planning.make(source, goal, {}, records.shipped(), evidence.shipped(), None)
 
 
-def test_the_list_of_requirements_covers_the_releases_of_the_matrix() -> None:
-    known = requires.known()
+def test_the_list_of_requirements_covers_every_release() -> None:
+    known, listed = requires.known(), releases.known()
+    for package in PACKAGES:
+        missing = {str(version) for version in listed.final(package)} - known[package].keys()
+        assert not missing, f"{package} {missing}; run: trl-compat advisories releases"
+        assert all(listed.exists(package, Version(version)) for version in known[package])
+
+
+def test_every_stack_of_the_matrix_has_what_its_releases_require() -> None:
     for name, stack in matrix.load(ROOT / "matrix.yaml").stacks.items():
-        for package in PACKAGES:
-            version = stack.version(package)
-            again = f"{name}: {package} {version}; run: python -m trl_compat.requires"
-            assert version is None or str(version) in known[package], again
-    for package, versions in known.items():
-        assert all(releases.known().exists(package, Version(v)) for v in versions)
+        have = {p: v for p in PACKAGES if (v := stack.version(p)) is not None}
+        assert Safety({}, requires.known(), SOURCE, {}).unmet(have) == (), name
+
+
+def test_requirements_are_read_as_metadata_has_them() -> None:
+    lines = [
+        "transformers>=4.56.1",
+        'transformers!=4.57.0; python_version < "3.10"',
+        "numpy>=1.2",
+        'deepspeed>=0.14.4; extra == "deepspeed"',
+        'deepspeed<=0.14.0; extra == "deepspeed"',
+        'transformers!=5.1.0; extra == "deepspeed"',
+        'peft==0.12.0; extra == "test"',
+        "not a requirement",
+    ]
+    assert requires.of_release(lines, ">=3.9") == {
+        "deepspeed": ">=0.14.4",
+        "python": ">=3.9",
+        "transformers": "!=4.57.0,>=4.56.1",
+    }
+
+
+def test_no_state_of_a_plan_is_forbidden_by_metadata() -> None:
+    seen = 0
+    for trl in ("0.9.6", "0.11.4", "0.12.0", "0.12.2", "0.15.2"):
+        for to in ("trl==0.16.*", "trl==1.12.*", "transformers>=5"):
+            found = plan(to, trl=trl)
+            state_now = state(**{**OLD, "trl": trl})
+            for stage in found.stages or found.patched or ():
+                state_now |= {bump.package: bump.new for bump in stage.bumps}
+                assert safety(required=requires.known()).unmet(state_now) == ()
+                seen += 1
+    assert seen > 20
+
+
+def test_what_is_forbidden_already_is_said() -> None:
+    found = plan("trl==0.13.*", transformers="4.48.0")
+    said = render(found, "text")
+    assert "What you have is forbidden already: trl 0.12.2 requires transformers<4.47.0." in said
+    assert found.stages is not None
+
+
+def test_a_package_is_not_moved_far_out_of_its_time() -> None:
+    """transformers 5.23.0, of 2026, is no step on the way of TRL 0.12.0, of 2024."""
+    found = plan("trl==1.12.*", trl="0.12.0")
+    trl = Version("0.12.0")
+    for stage in found.stages or ():
+        for bump in stage.bumps:
+            trl = bump.new if bump.package == "trl" else trl
+        assert trl != Version("0.12.0") or not any(
+            str(b.new).startswith("5.") for b in stage.bumps if b.package == "transformers"
+        )
+    said = render(found, "text")
+    assert "came out more than a year after trl 0.12.0" in said
+
+
+def test_without_a_safe_way_the_one_with_patches_is_named() -> None:
+    found = plan("trl==0.12.*", trainers=("PPO",), strategies=("zero3",), trl="0.9.6")
+    assert found.stages is None
+    said = render(found, "text")
+    assert "There is one for who patches what comes with it:" in said
+    assert "brings ppo-zero3-save; patch it from here on: trl-compat fix ppo-zero3-save" in said
+    assert json.loads(render(found, "json"))["with_patches"][0]["patches"] == ["ppo-zero3-save"]
+
+
+def test_what_no_patch_mends_is_named_too() -> None:
+    mask = record("no-patch", block({"trl": ">=0.13.0"}))
+    source = Source(name="lock", kind="requirements", versions=OLD)
+    goal = planning.goal_of("trl==0.13.*", source)
+    found = planning.make(source, goal, {}, {"no-patch": mask}, (), None)
+    assert (found.stages, found.patched) == (None, None)
+    assert "Why: the nearest end would bring no-patch." in render(found, "text")

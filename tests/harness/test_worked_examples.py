@@ -93,6 +93,7 @@ def test_the_advisory_of_the_example_predicts_its_cells(copy: Path) -> None:
         (stack, "alone", None): Outcome.PASS,
         (stack, "together", None): Outcome.REPRODUCED,
         (stack, "together", "divide-once"): Outcome.PASS,
+        (stack, "together", "divide-once-standalone"): Outcome.PASS,
         (stack, "together", "round-it"): Outcome.REPRODUCED,
     }
     assert set(cells(copy, "newest").values()) == {Outcome.PASS}
@@ -118,6 +119,9 @@ def run(
     entries = {"divide-once": "apply", "round-it": "round_it"}
     if fix == "divide-once":
         load(copy / "src" / "trl_compat" / "fixes" / "example_mean.py").apply()
+    elif fix == "divide-once-standalone":
+        (pasted,) = catalogue["example-mean"].fixes
+        exec(pasted.standalone, {"__name__": "__main__"})
     elif fix:
         getattr(reproduction, entries[fix])()
     rank = context.Rank(
@@ -154,6 +158,7 @@ def run(
         ("1.15.0", "together", "", Outcome.REPRODUCED),
         ("1.15.0", "alone", "", Outcome.PASS),
         ("1.15.0", "together", "divide-once", Outcome.PASS),
+        ("1.15.0", "together", "divide-once-standalone", Outcome.PASS),
         ("1.15.0", "together", "round-it", Outcome.REPRODUCED),
         ("1.16.0", "together", "", Outcome.PASS),
         ("1.16.0", "together", "divide-once", Outcome.PASS),

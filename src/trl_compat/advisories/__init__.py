@@ -10,6 +10,7 @@ pip constraints and records in the OSV format.
 from trl_compat.advisories.catalogue import Catalogue, at_hand, load, load_leniently
 from trl_compat.advisories.schema import (
     INTERNAL,
+    STANDALONE,
     Absent,
     Advisory,
     Affected,
@@ -28,6 +29,7 @@ from trl_compat.advisories.schema import (
 
 __all__ = [
     "INTERNAL",
+    "STANDALONE",
     "Absent",
     "Advisory",
     "Affected",

@@ -13,6 +13,7 @@ from typing import Any
 from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.schema import (
     INTERNAL,
+    STANDALONE,
     Absent,
     Advisory,
     Affected,
@@ -20,6 +21,7 @@ from trl_compat.advisories.schema import (
     Scope,
     Value,
 )
+from trl_compat.doctor.records import Record, parse
 from trl_compat.outcomes import Outcome
 from trl_compat.packages import PACKAGES
 from trl_compat.results import CellResult, Results
@@ -52,6 +54,12 @@ def _uses(advisories: Iterable[Advisory]) -> Iterator[Json]:
     found = [r.conditions_of(variant) for r in reproductions for variant in r.variants]
     public = [{n: v for n, v in sorted(one.items()) if n not in INTERNAL} for one in found]
     yield from sorted({json.dumps(one): one for one in public}.values(), key=json.dumps)
+
+
+def records(catalogue: Catalogue) -> dict[str, Record]:
+    """The same, read: for who has a catalogue and asks doctor's questions."""
+    data = json.loads(json.dumps(advisories(catalogue)))
+    return {record["id"]: parse(record) for record in data["records"]}
 
 
 def _record(advisory: Advisory, masks: tuple[Advisory, ...]) -> Json:
@@ -194,6 +202,8 @@ def _found(cells: Iterable[CellResult]) -> dict[str, Json]:
         entry["date"] = max(entry["date"], cell.started_at[:10])
     for cell in cells:
         proven = cell.fixed and not cell.wrong_fix and cell.outcome is Outcome.PASS
+        if (cell.fix or "").endswith(STANDALONE):
+            continue  # the same patch once more
         if proven and cell.failure in found:
             _add(found[cell.failure]["patches"], cell.fix)
     return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -45,6 +46,8 @@ def lint(
             *_references(advisory, reproductions),
             *_open_ends(advisory, releases, document),
             *_avoidances(advisory, releases),
+            *_advice(advisory),
+            *_standalone(advisory),
             *_for_users(advisory),
             *_dates(advisory),
         )
@@ -190,6 +193,32 @@ def _avoidances(advisory: Advisory, releases: Releases) -> Rule:
             shared = changes.keys() & block.versions.keys()
             if changes and len(shared) == len(changes) and _inside(changes, block, releases):
                 yield "error", f"avoid {number} leads into affected {m}"
+
+
+def _advice(advisory: Advisory) -> Rule:
+    """A release that is recommended in free text, where nobody checks it against other failures."""
+    texts = [("advice", advisory.advice)]
+    texts += [(f"note of avoid {n}", way.note) for n, way in enumerate(advisory.avoid, 1)]
+    for place, text in texts:
+        found = re.search(r"\d+\.\d+", text)
+        if found:
+            yield "error", f"{place}: names {found[0]}; a release is a range under 'avoid'"
+
+
+def _standalone(advisory: Advisory) -> Rule:
+    """A fix that nobody can use without this package."""
+    for fix in advisory.fixes:
+        if not fix.standalone:
+            yield "error", f"{fix.name}: has no standalone form"
+            continue
+        try:
+            tree = ast.parse(fix.standalone)
+        except SyntaxError as error:
+            yield "error", f"{fix.name}: its standalone form is no Python ({error.msg})"
+            continue
+        imports = (n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+        if any("trl_compat" in ast.unparse(node) for node in imports):
+            yield "error", f"{fix.name}: its standalone form imports this package"
 
 
 def _inside(changes: dict[str, str], block: Affected, releases: Releases) -> bool:

@@ -182,19 +182,27 @@ class Absent(Scope):
 class Avoidance(Record):
     """A way around the failure without a patch: other versions, or an option.
 
-    ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text.
+    ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text,
+    and ``versions`` where that is a way.  Which releases of a range bring no other failure to what
+    somebody has is looked up (:mod:`trl_compat.upgrade.recommend`), so a ``note`` names none.
     """
 
     upgrade: Ranges = {}
     pin: Ranges = {}
     option: str = ""
+    versions: Ranges = {}
     note: str = ""
 
     @model_validator(mode="after")
     def _one(self) -> Avoidance:
         if sum(map(bool, (self.upgrade, self.pin, self.option))) != 1:
             raise ValueError("give exactly one of upgrade, pin and option")
+        if self.versions and not self.option:
+            raise ValueError("'versions' says where an option is a way, so needs 'option'")
         return self
+
+
+STANDALONE = "-standalone"  # ends the name under which a fix's standalone form is tried
 
 
 class Remedy(Record):
@@ -209,9 +217,22 @@ class Remedy(Record):
     commits: dict[str, tuple[str, ...]] = {}
     variants: tuple[str, ...] = ()
 
+    @field_validator("name")
+    @classmethod
+    def _not_a_form(cls, name: str) -> str:
+        if name.endswith(STANDALONE):
+            raise ValueError(f"'{name}': cells of standalone forms end in '{STANDALONE}'")
+        return name
+
 
 class Fix(Remedy):
-    """A smallest change that mends the failure without changing versions; it must pass."""
+    """A smallest change that mends the failure without changing versions; it must pass.
+
+    Attributes:
+        snippet: how a user of this package applies it.
+        standalone: the same for who does without this package: Python to paste before the trainer
+            is made, which imports nothing of ours.  Cells execute this very text.
+    """
 
     summary: str
     snippet: str
@@ -262,7 +283,7 @@ class Advisory(Record):
         absent: scopes in which there is nothing to fail.
         masks: it stops reproductions of other failures before their place of interest.
         avoid: ways around it by other versions or options, the best first.
-        advice: the shortest way out, in a sentence.
+        advice: what else helps, in a sentence; it names no release (``avoid`` does).
         withdrawn: the day from which the record no longer holds; it is kept for those who refer to
             it and used by nothing.
     """

@@ -91,27 +91,43 @@ def export(root: Path, folder: Path) -> None:
 @advisories.command(epilog="Example: trl-compat advisories releases")
 @click.pass_obj
 def releases(root: Path) -> None:
-    """Write the list of releases again, from the package index (needs the network)."""
+    """Write the list of releases, and what each requires of the others, from the package index.
+
+    Needs the network. What a release requires never changes, so only new ones are looked at.
+    """
     import datetime
     import json
     import urllib.request
+    from urllib.parse import urljoin
 
+    from trl_compat import index_metadata, requires
     from trl_compat import releases as known
     from trl_compat.packages import PACKAGES
 
-    documents = {}
+    folder = root / "src" / "trl_compat" / "shipped"
+    if not (folder / "releases.json").is_file():
+        raise BadInput(f"{folder}: no releases.json there; this command works in a checkout")
+    documents, required = {}, {p: dict(by) for p, by in requires.known().items()}
     for package in PACKAGES:
         address = known.INDEX.format(package=package)
         try:
             with urllib.request.urlopen(address, timeout=60) as answer:
                 documents[package] = json.load(answer)
+            listed = documents[package]["releases"]
+            for version in requires.missing(package, listed, required):
+                files = [{**f, "url": urljoin(address, f["url"])} for f in listed[version]]
+                python = next((f["requires_python"] for f in files if f["requires_python"]), "")
+                try:
+                    lines = index_metadata.requirements(files)
+                except index_metadata.NoMetadata:
+                    click.echo(f"{package} {version}: says nothing of what it requires", err=True)
+                    lines = []
+                required.setdefault(package, {})[version] = requires.of_release(lines, python)
         except (OSError, ValueError) as error:
-            raise BadInput(f"{address}: cannot be read ({error}); the list is unchanged") from None
+            raise BadInput(f"{address}: cannot be read ({error}); nothing is changed") from None
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     found = known.fetched(documents, today)
-    path = root / "src" / "trl_compat" / "shipped" / "releases.json"
-    if not path.is_file():
-        raise BadInput(f"{path}: not there; this command works in a checkout")
-    path.write_text(known.written(found), encoding="utf-8")
+    (folder / "releases.json").write_text(known.written(found), encoding="utf-8")
+    (folder / "requires.json").write_text(requires.written(required), encoding="utf-8")
     said = ", ".join(f"{package} {found.newest(package)}" for package in PACKAGES)
     click.echo(f"newest as of {today}: {said}")

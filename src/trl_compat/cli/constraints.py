@@ -18,7 +18,7 @@ def constraints(
 ) -> None:
     """Print pip constraints that avoid known failures, for pip install -c.
 
-    What a constraint cannot say is said in a comment.
+    What a constraint cannot say is said in a comment, and first of all the patch that needs none.
 
     Exit code 0: there are constraints, or none are needed; 2: bad input, or pip cannot say it.
     """
@@ -33,17 +33,18 @@ def constraints(
         if not equals or not name:
             raise BadInput(f"--set {option}: write NAME=VALUE")
         conditions.say(name.strip(), (value,), f"--set {option}")
-    found = [
-        ways.avoid(records.shipped_record(failure), versions, conditions.values)
-        for failure in failures
-    ]
+    wanted = [records.shipped_record(failure) for failure in failures]
+    known = records.shipped()
+    found = [ways.avoid(record, versions, conditions.values, known) for record in wanted]
     for avoidance in found:
         if avoidance.concerned and not avoidance.ways:
             kept = f" with {', '.join(given)}" if given else ""
+            patch = ways.patch(avoidance.record, versions)
+            instead = f"{patch}; or" if patch else "give other versions with --given, or"
             raise BadInput(
-                f"{avoidance.record.id}: pip constraints cannot say it{kept}: no single package "
-                "whose versions alone avoid it; give other versions with --given, or run: "
-                "trl-compat doctor FILE"
+                f"{avoidance.record.id}: pip constraints cannot say it{kept}: no releases of a "
+                f"single package avoid it and bring no other failure; {instead} run: trl-compat "
+                "doctor FILE"
             )
     for avoidance in found:
         click.echo(ways.text(avoidance, versions), nl=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,9 @@ def fix(
     )
     click.echo(_comment(f"{advisory.id}: {advisory.title}."))
     click.echo(_comment(_situation(advisory, found, versions)))
+    if found.hit and found.fix is None:
+        for sentence in _instead(advisory, catalogue, versions):
+            click.echo(_comment(sentence))
     if found.fix is not None and found.fix.cost:
         click.echo(_comment(f"Cost: {found.fix.cost}"))
     if text:
@@ -100,7 +103,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
     if found.fix is None and advisory.fixes:
         return f"Affected with {have}, but this fix is not for these versions; see --list."
     if found.fix is None:
-        return f"No fix is known. {advisory.advice}".rstrip()
+        return f"Affected with {have}; no patch is known." if have else "No patch is known."
     scopes = (wording.when(advisory, scope) or "always" for scope in found.hit)
     when = "; or ".join(dict.fromkeys(scopes))
     if found.certain:
@@ -111,6 +114,22 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
         f"May be needed{known} ({when}); neither installed here nor named: {missing}. It changes "
         "affected releases only."
     )
+
+
+def _instead(advisory: Advisory, catalogue: Catalogue, versions: Versions) -> Iterator[str]:
+    """What helps these versions without a patch, each release checked against all records."""
+    from trl_compat.advisories import compiled
+    from trl_compat.sources.source import Source
+    from trl_compat.upgrade.recommend import Adviser, options
+
+    given = {package: str(version) for package, version in versions.items()}
+    source = Source("the versions", "environment", versions=given, complete=False)
+    records = compiled.records(catalogue)
+    found = Adviser(records, source, {}).ways(records[advisory.id])
+    yield from (way.text for way in found.ways)
+    for option in options(records[advisory.id], source):
+        yield f"Set {option.option}.{option.note and ' ' + option.note}"
+    yield from filter(None, (found.none, " ".join(advisory.advice.split())))
 
 
 def _comment(text: str) -> str:
@@ -126,4 +145,4 @@ def _list(catalogue: Catalogue, failures: list[str]) -> None:
         for known in advisory.fixes:
             click.echo(f"  {known.name}: {known.summary}")
         if not advisory.fixes:
-            click.echo(f"  no fix; {advisory.advice or 'see trl-compat explain ' + failure}")
+            click.echo(f"  no patch; see trl-compat explain {failure}")

@@ -5,22 +5,19 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
-from packaging.version import Version
-
-from trl_compat import releases
 from trl_compat.doctor import asked, assumptions, evidence, records, vocabulary, worlds
 from trl_compat.doctor.asked import Asked
 from trl_compat.doctor.conditions import Named, phrase
 from trl_compat.doctor.evidence import Nearest, Run
-from trl_compat.doctor.matching import Match, covers, inside, matches
+from trl_compat.doctor.matching import Match, covers, matches
 from trl_compat.doctor.records import Record, Use
 from trl_compat.doctor.vocabulary import Vocabulary
 from trl_compat.doctor.worlds import Settled
 from trl_compat.sources.doubts import doubts
 from trl_compat.sources.source import Source
+from trl_compat.upgrade.recommend import Adviser, options
 
 
 class Status(enum.Enum):
@@ -150,10 +147,11 @@ def examine(
     asked_of = asked.of(named, source.version("trl"), known.records, known.uses)
     have, assumed = assumptions.of(source, named)
     found = []
+    adviser = Adviser(known.records, have, named)
     for record in known.records.values():
         mine = matches(record, have, named)
         if mine:
-            found.append(_diagnosis(record, mine, have, named, known))
+            found.append(_diagnosis(record, mine, have, named, known, adviser))
     order = list(Status)
     found.sort(key=lambda d: (order.index(d.status), SEVERITIES.index(d.severity)))
     return Report(
@@ -175,7 +173,12 @@ def examine(
 
 
 def _diagnosis(
-    record: Record, found: list[Match], source: Source, named: Named, known: Known
+    record: Record,
+    found: list[Match],
+    source: Source,
+    named: Named,
+    known: Known,
+    adviser: Adviser,
 ) -> Diagnosis:
     status, cases = status_of(record, found, source, named, known.words)
     mine = list(dict.fromkeys(id(m) for case in cases for m in case.matches))
@@ -190,7 +193,7 @@ def _diagnosis(
         when=tuple(clause for clause in when if clause),
         uses=tuple(use for use in uses if use),
         sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in shown))),
-        actions=tuple(_actions(record, source, named)) if status in FOUND else (),
+        actions=tuple(_actions(record, source, adviser)) if status in FOUND else (),
         not_fixes=tuple(w.why for w in record.wrong_fixes if covers(w.where, source)),
         seen=_seen(record, source, known.runs),
     )
@@ -239,49 +242,24 @@ def _plain(pattern: str) -> str:
     return re.sub(r"\\(.)", lambda m: {"n": " ", "d": "…"}.get(m[1], m[1]), text)
 
 
-def _actions(record: Record, source: Source, named: Named) -> Iterable[Action]:
-    for patch in record.patches:
-        if covers(patch.where, source):
-            cost = f" Cost: {patch.cost}" if patch.cost not in ("", "None.") else ""
-            yield Action(f"Keep the versions and patch: {patch.summary}{cost}", patch.snippet)
-    moved = False
-    for way in record.avoid:
-        changes = {**way.upgrade, **way.pin}
-        if changes and _changes_something(changes, source):
-            moved = True
-            wanted = " and ".join(f"{package}{range_}" for package, range_ in changes.items())
-            verb = "Upgrade to" if way.upgrade else "Pin"
-            yield Action(f"{verb} {wanted}.{way.note and ' ' + way.note}")
-        elif way.option:
-            yield Action(f"Set {way.option}.{way.note and ' ' + way.note}")
-    if not moved:
-        yield from upgrades(record, source, named)
-    if record.advice and not moved:
-        yield Action(record.advice)
-
-
-def _changes_something(changes: Mapping[str, str], source: Source) -> bool:
-    versions = {package: source.version(package) for package in changes}
-    return any(v is None or not inside(v, changes[package]) for package, v in versions.items())
-
-
-def upgrades(record: Record, source: Source, named: Named) -> Iterable[Action]:
-    """For each package, the next release that is not affected, the others staying as they are."""
-    for package in dict.fromkeys(p for block in record.blocks for p in block.where.versions):
-        current = source.version(package)
-        if current is None:
-            continue
-        has_it = record.available.get(package, "")  # a release without the trainer mends nothing
-        later = [v for v in releases.known().final(package) if v > current and inside(v, has_it)]
-        free = [v for v in later if not matches(record, _with(source, package, v), named)]
-        if free:
-            rest = " or later" if later[later.index(free[0]) :] == free else ""
-            yield Action(f"Upgrade to {package} {free[0]}{rest}.")
-
-
-def _with(source: Source, package: str, version: Version) -> Source:
-    versions = MappingProxyType({**source.versions, package: str(version)})
-    return replace(source, versions=versions)
+def _actions(record: Record, source: Source, adviser: Adviser) -> Iterable[Action]:
+    found = adviser.ways(record)
+    patches = [patch for patch in record.patches if covers(patch.where, source)]
+    none = found.none and f" {found.none}"  # said where something else is the way
+    for patch in patches:
+        cost = f" Cost: {patch.cost}" if patch.cost not in ("", "None.") else ""
+        text = f"Keep the versions and patch: {patch.summary}{cost}{none}"
+        yield Action(text, patch.snippet)
+        none = ""
+    yield from (Action(way.text) for way in found.ways)
+    for option in options(record, source):
+        yield Action(f"Set {option.option}.{option.note and ' ' + option.note}{none}")
+        none = ""
+    if record.advice:
+        yield Action(f"{record.advice}{none}")
+        none = ""
+    if none:
+        yield Action(none.strip())
 
 
 def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:

@@ -183,8 +183,9 @@ def ranges(range_: str) -> SpecifierSet:
     return SpecifierSet(range_)
 
 
+@cache
 def inside(version: Version, range_: str) -> bool:
-    """Whether a version is in a PEP 440 range."""
+    """Whether a version is in a PEP 440 range; the same is asked over and over."""
     return ranges(range_).contains(version, prereleases=True)
 
 

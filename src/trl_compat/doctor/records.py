@@ -81,11 +81,12 @@ class WrongFix:
 
 @dataclass(frozen=True)
 class Avoidance:
-    """Other versions, or an option."""
+    """Other versions, or an option with the versions that it is for."""
 
     upgrade: Mapping[str, str]
     pin: Mapping[str, str]
     option: str
+    versions: Mapping[str, str]
     note: str
 
 

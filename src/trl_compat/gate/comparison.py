@@ -9,8 +9,9 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from trl_compat.advisories import Advisory, Catalogue, WrongFix
+from trl_compat.advisories import Advisory, Catalogue, WrongFix, compiled
 from trl_compat.expectations import applicable_fixes
+from trl_compat.gate.advice import CandidateAdvice
 from trl_compat.gate.concerned import Usage, lacking
 from trl_compat.gate.ignores import Ignore
 from trl_compat.gate.judgement import Rung, compare
@@ -46,6 +47,7 @@ def judge(
 ) -> list[FailureReport]:
     """The verdict on every failure that has cells, what stops the upgrade first."""
     holding = {i.failure: i for i in accepted if not i.expired(today)}
+    advice = CandidateAdvice(compiled.records(catalogue), both.stacks[both.candidate], wanted)
     reports = []
     for failure in failures:
         places = _places(catalogue, both, failure, wanted)
@@ -61,7 +63,7 @@ def judge(
             blocks=speaks.blocks,
             why=f"{speaks.variant} with {speaks.model}: {speaks.why}",
             places=tuple(places),
-            remedies=tuple(_remedies(catalogue, both, failure, places)),
+            remedies=tuple(_remedies(catalogue, both, failure, places, advice)),
             ignored=holding.get(failure) if speaks.blocks else None,
         )
         reports.append(found)
@@ -150,13 +152,20 @@ def _gone(advisory: Advisory, stack: Stack, conditions: Mapping[str, Any]) -> st
 
 
 def _fixes(advisory: Advisory, stack: Stack, variant: str) -> list[str]:
-    """Names of the right fixes that exist in a stack for a variant."""
+    """Names of the right fixes that exist in a stack for a variant.
+
+    Their standalone forms are proven in the matrix and cost a gate no time.
+    """
     remedies = applicable_fixes(stack, advisory, variant)
     return [remedy.name for remedy in remedies if not isinstance(remedy, WrongFix)]
 
 
 def _remedies(
-    catalogue: Catalogue, both: Both, failure: str, places: Sequence[PlaceReport]
+    catalogue: Catalogue,
+    both: Both,
+    failure: str,
+    places: Sequence[PlaceReport],
+    advice: CandidateAdvice,
 ) -> Iterator[RemedyReport]:
     """What helps where the candidate fails: fixes that were run there, then advice."""
     cells = both.unfixed(both.candidate, failure)
@@ -166,32 +175,16 @@ def _remedies(
         if place.rung in (Rung.REGRESSION, Rung.STILL_FAILING, Rung.CANNOT_TELL)
         and (place.variant, place.model) in cells
     ]
-    stack = both.stacks[both.candidate]
     yield from _tried(catalogue[failure], both, failing)
     if any(cell.outcome is Outcome.REPRODUCED for cell in failing):
-        yield from _ways_around(catalogue[failure], stack)
+        yield from advice.ways_around(failure)
     for mask in sorted({cell.masked_by for cell in failing if cell.masked_by}):
         advisory = catalogue[mask]
         for fix in advisory.fixes:
             yield RemedyReport(
                 failure=mask, name=fix.name, text=fix.summary, snippet=fix.snippet, cost=fix.cost
             )
-        yield from _ways_around(advisory, stack)
-
-
-def _ways_around(advisory: Advisory, stack: Stack) -> Iterator[RemedyReport]:
-    """Other versions or options that the advisory knows of and that the stack does not have."""
-    said = []
-    for way in advisory.avoid:
-        changes = {**way.upgrade, **way.pin}
-        versions = {package: stack.version(package) for package in changes}
-        if changes and all(v and v in SpecifierSet(changes[p]) for p, v in versions.items()):
-            continue
-        wanted = " and ".join(f"{package}{range_}" for package, range_ in changes.items())
-        what = f"take {wanted}" if changes else f"set {way.option}"
-        said.append(f"{what}. {way.note}".rstrip() if way.note else what)
-    for text in said or ([advisory.advice] if advisory.advice else []):
-        yield RemedyReport(failure=advisory.id, text=text)
+        yield from advice.ways_around(mask)
 
 
 def _tried(advisory: Advisory, both: Both, failing: Sequence[CellResult]) -> Iterator[RemedyReport]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import trl_compat
 from trl_compat.advisories import Advisory
+from trl_compat.expectations import standalone_name
 from trl_compat.report import counts, provenance
 from trl_compat.report.releases import standings
 from trl_compat.results import Results
@@ -47,6 +48,8 @@ def of(document: Results, advisory: Advisory) -> Account:
         fix.name: counts.proven(counts.of_fix(mine, advisory.id, fix.name))
         for fix in advisory.fixes
     }
+    for name in (standalone_name(fix.name) for fix in advisory.fixes if fix.standalone):
+        told[name] = counts.proven(counts.of_fix(mine, advisory.id, name))
     for wrong in advisory.wrong_fixes:
         found = counts.of_fix(mine, advisory.id, wrong.name, wrong=True)
         told[wrong.name] = counts.refuted(found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from trl_compat.advisories import Advisory, Remedy
+from trl_compat.advisories import Advisory
+from trl_compat.expectations import standalone_name
 from trl_compat.report import wording
 from trl_compat.report.account import Account
 
@@ -30,18 +31,21 @@ def sections(
         yield "What was run", "\n".join(_runs(run))
     for number, fix in enumerate(advisory.fixes):
         heading = "The fix" if number == 0 else "Another fix"
-        parts = [_paragraph(f"{fix.summary} {_proof(fix, run)}")]
+        parts = [_paragraph(f"{fix.summary} {_proof(fix.name, run)}")]
         parts.append(textwrap.indent(fix.snippet.rstrip(), "    "))
         if fix.cost:
             parts.append(_paragraph(f"Cost: {fix.cost}"))
         if fix.standalone:
-            parts.append(f"Without this package: trl-compat fix {advisory.id} --standalone")
+            first = "" if number == 0 else f" --fix {fix.name}"
+            proof = _proof(standalone_name(fix.name), run)
+            command = f"trl-compat fix {advisory.id}{first} --standalone"
+            parts.append(f"Without this package: {command}\n{proof}")
         yield f"{heading}: {fix.name}", "\n\n".join(parts)
     if advisory.wrong_fixes:
-        wrong = (_item(f"{w.name}: {w.why} {_proof(w, run)}") for w in advisory.wrong_fixes)
+        wrong = (_item(f"{w.name}: {w.why} {_proof(w.name, run)}") for w in advisory.wrong_fixes)
         yield "What does not fix it", "\n".join(wrong)
-    if advisory.advice:
-        yield "Advice", _paragraph(advisory.advice)
+    if around := wording.ways_around(advisory):
+        yield "Other ways", "\n".join(_item(sentence) for sentence in around)
     references = (f"- {r.url}{f' ({r.note})' if r.note else ''}" for r in advisory.references)
     yield "References", "\n".join(references)
     if advisory.reproduction is not None:
@@ -73,10 +77,10 @@ def _runs(run: Account) -> Iterator[str]:
         yield _item(f"from {run.source}")
 
 
-def _proof(fix: Remedy, run: Account) -> str:
-    if fix.name not in run.fixes:
+def _proof(fix: str, run: Account) -> str:
+    if fix not in run.fixes:
         return "(Not run in the results at hand.)"
-    said = run.fixes[fix.name]
+    said = run.fixes[fix]
     return f"({said[0].upper()}{said[1:]}.)"
 
 

@@ -21,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trl_compat.advisories import Advisory, Catalogue, Remedy
+from trl_compat.expectations import standalone_name
 from trl_compat.outcomes import Outcome
 from trl_compat.report import counts, page_data, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import Coverage, coverage
@@ -48,10 +49,14 @@ class Box:
 
 @dataclass(frozen=True)
 class Trial:
-    """A fix, right or wrong, and what became of its cells, in words."""
+    """A fix, right or wrong, and what became of its cells, in words.
+
+    Those of its standalone form are told apart; empty without one.
+    """
 
     fix: Remedy
     counted: str
+    standalone: str = ""
 
 
 @dataclass(frozen=True)
@@ -195,7 +200,11 @@ def _section(document: Results, catalogue: Catalogue, failure: str) -> Section:
         standings=standings(document, failure),
         variants=by_variant(document, failure),
         fixes=tuple(
-            Trial(fix, counts.proven(counts.of_fix(cells, failure, fix.name)))
+            Trial(
+                fix,
+                counts.proven(counts.of_fix(cells, failure, fix.name)),
+                counts.proven(counts.of_fix(cells, failure, standalone_name(fix.name))),
+            )
             for fix in advisory.fixes
         ),
         wrong_fixes=tuple(

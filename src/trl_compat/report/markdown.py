@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trl_compat.advisories import Advisory, Catalogue
-from trl_compat.report import counts, provenance, stand_ins, tables
+from trl_compat.expectations import standalone_name
+from trl_compat.report import counts, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import coverage
 from trl_compat.report.releases import by_variant, standings
 from trl_compat.results import CellResult, Results
@@ -69,6 +70,9 @@ def _failure(document: Results, advisory: Advisory, every_cell: bool) -> Iterato
     for fix in advisory.fixes:
         cost = f" Cost: {_text(fix.cost)}" if fix.cost else ""
         counted = counts.proven(counts.of_fix(cells, advisory.id, fix.name))
+        if fix.standalone:
+            pasted = counts.of_fix(cells, advisory.id, standalone_name(fix.name))
+            counted += f". Without this package: {counts.proven(pasted)}"
         yield f"- Fix `{fix.name}` ({counted}): {_text(fix.summary)}{cost}"
     for wrong in advisory.wrong_fixes:
         counted = counts.refuted(counts.of_fix(cells, advisory.id, wrong.name, wrong=True))
@@ -136,7 +140,7 @@ def _masks(document: Results, catalogue: Catalogue) -> Iterator[str]:
     for mask in met:
         advisory = catalogue[mask]
         stacks = dict.fromkeys(f"`{c.stack}`" for c in document.cells if c.masked_by == mask)
-        advice = f" {_text(advisory.advice)}" if advisory.advice else ""
+        advice = "".join(f" {_text(sentence)}" for sentence in wording.ways_around(advisory))
         yield f"- **{mask}**: {_text(advisory.summary)}{advice} Met on {', '.join(stacks)}."
 
 

@@ -11,8 +11,9 @@ import re
 from typing import Any
 
 from trl_compat.advisories import Catalogue
+from trl_compat.expectations import standalone_name
 from trl_compat.outcomes import Outcome
-from trl_compat.report import provenance, stand_ins, tables
+from trl_compat.report import provenance, stand_ins, tables, wording
 from trl_compat.results import CellResult, Results
 
 COLUMNS = (
@@ -76,12 +77,9 @@ def embedded(document: Results, catalogue: Catalogue) -> dict[str, Any]:
         "failures": {
             name: {
                 "title": catalogue[name].title,
-                "advice": catalogue[name].advice,
+                "advice": " ".join(wording.ways_around(catalogue[name])),
                 "variants": _variants(catalogue, name),
-                "fixes": {
-                    fix.name: {"summary": fix.summary, "snippet": fix.snippet, "cost": fix.cost}
-                    for fix in catalogue[name].fixes
-                },
+                "fixes": _fixes(catalogue, name),
                 "wrongFixes": {fix.name: fix.why for fix in catalogue[name].wrong_fixes},
             }
             for name in sorted(catalogue.records)
@@ -159,3 +157,14 @@ def _variants(catalogue: Catalogue, failure: str) -> dict[str, str]:
         )
         for name in reproduction.variants
     }
+
+
+def _fixes(catalogue: Catalogue, failure: str) -> dict[str, dict[str, str]]:
+    """The fixes by the names that cells have, their standalone forms among them."""
+    found = {}
+    for fix in catalogue[failure].fixes:
+        told = {"summary": fix.summary, "snippet": fix.snippet, "cost": fix.cost}
+        found[fix.name] = told
+        if fix.standalone:
+            found[standalone_name(fix.name)] = {**told, "snippet": fix.standalone}
+    return found

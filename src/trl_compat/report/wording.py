@@ -67,6 +67,26 @@ def affected(advisory: Advisory) -> list[tuple[str, str, str]]:
     return list(dict.fromkeys(scopes))
 
 
+def ways_around(advisory: Advisory) -> list[str]:
+    """What helps besides a patch, a sentence each; of releases the facts, as nobody's are known."""
+    spared = [
+        f"{package} {range_.replace(',', ', ')}"
+        for way in advisory.avoid
+        for package, range_ in {**way.upgrade, **way.pin}.items()
+    ]
+    said = []
+    if spared:
+        said.append(
+            f"Not affected: {'; '.join(spared)}. Which of these releases bring nothing else to "
+            "what you have, trl-compat doctor says."
+        )
+    for way in advisory.avoid:
+        where = "".join(f" with {p} {r.replace(',', ', ')}" for p, r in way.versions.items())
+        if way.option:
+            said.append(f"Or set {way.option}{where}.{way.note and ' ' + way.note}")
+    return [*said, *filter(None, [" ".join(advisory.advice.split())])]
+
+
 def message(pattern: str) -> str:
     """A pattern of a message as the message that people see, what varies as ``…``."""
     text = pattern.removeprefix("^").removesuffix("$")

@@ -53,6 +53,19 @@ def find(entry: str) -> Callable[[], Any]:
     return found
 
 
+def apply_fix(spec: CellSpec) -> str:
+    """Applies the fix of a cell and says what it did.
+
+    The standalone form is executed as a script executes what was pasted into it: at its own top
+    level, and before anything of the scenario.
+    """
+    if not spec.fix_code:
+        return str(find(spec.fix or "")())
+    pasted = compile(spec.fix_code, "<the standalone form of the fix>", "exec")
+    exec(pasted, {"__name__": "__main__"})
+    return "executed the standalone form"
+
+
 def capture_output(folder: Path, rank: int) -> None:
     """Sends stdout and stderr of this process, C code's too, to ``rank<N>.log``."""
     (folder / f"rank{rank}.pid").write_text(str(os.getpid()), encoding="ascii")
@@ -127,8 +140,8 @@ def run(spec: CellSpec) -> None:
         stand_ins.install(rank)
         reproduction = load_reproduction(spec.reproduction)
         seed_everything(spec.seed)
-        if spec.fix:
-            rank.observe("fix", str(find(spec.fix)()))
+        if spec.fix or spec.fix_code:
+            rank.observe("fix", apply_fix(spec))
         reproduction.scenario(rank)
         record.update(ended=time.time(), status="finished")
     except BaseException as error:

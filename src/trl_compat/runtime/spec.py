@@ -30,6 +30,7 @@ class CellSpec:
         device: ``cpu`` (gloo) or ``cuda`` (NCCL, one GPU per rank).
         fix: ``module:function`` to call before the scenario, or None.  The module is
             ``reproduction`` for fixes that exist only to be shown wrong.
+        fix_code: the text of a fix's standalone form, to execute in its place; empty without one.
         folder: scratch folder of the cell; rank records and logs are written there.
     """
 
@@ -43,6 +44,7 @@ class CellSpec:
     device: str
     folder: str
     fix: str | None = None
+    fix_code: str = ""
     seed: int = 7
 
     def write(self, path: Path) -> None:

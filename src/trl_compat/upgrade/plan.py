@@ -1,11 +1,15 @@
-"""A plan: the path that the search finds, checked with the resolver, with what is known of it."""
+"""A plan: the nearest safe set of versions that is the goal, and the steps that lead there.
+
+It is made from the records and from what releases require, checked with the resolver, and says of
+each step what is known of it.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -16,30 +20,48 @@ from trl_compat import releases, requires
 from trl_compat.doctor import evidence
 from trl_compat.doctor.conditions import Named
 from trl_compat.doctor.evidence import Nearest, Run
+from trl_compat.doctor.matching import covers
 from trl_compat.doctor.records import Record
 from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
 from trl_compat.sources.source import Source
-from trl_compat.upgrade.safety import Safety, worth_trying
-from trl_compat.upgrade.search import Bump, Refused, Step, Versions, search
+from trl_compat.upgrade.safety import Safety, moved
+from trl_compat.upgrade.steps import steps
+from trl_compat.upgrade.targets import Choices, Targets
+from trl_compat.upgrade.versions import Bump, Versions, bumps
 
 Goal = Mapping[str, SpecifierSet]
 Resolver = Callable[[Versions], str | None]
 """Why a set of versions cannot be installed together; None if it can."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A bump of the plan.
+MOST_REFUSED = 20  # sets of versions by the resolver, before the search is given up
+MOST_ENDS = 50  # that are tried for one to which every step moves a single package
 
-    Attributes:
-        nearest: the run stack that is nearest to what one has after it.
-        mends: failures that no longer apply after it.
-    """
+
+@dataclass(frozen=True)
+class Refused:
+    """A bump that was not taken, and why."""
 
     bump: Bump
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the plan.
+
+    Attributes:
+        bumps: what to do; more than one where one alone is not safe.
+        nearest: the run stack that is nearest to what one has after it.
+        mends: failures that no longer apply after it.
+        patches: failures that come with it, each to be patched from here on.
+    """
+
+    bumps: tuple[Bump, ...]
     nearest: Nearest | None
     mends: tuple[str, ...]
+    patches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +71,11 @@ class Plan:
     Attributes:
         named: the conditions that the user named.
         stages: what to do, in order; None where there is no safe way.
-        refused: what was not taken, and why.
+        patched: where there is none: the way for who patches what comes with it, if there is one.
+        blocked: why there is neither.
+        refused: bumps of what one has that were not taken, and why.
         remaining: failures that the versions one has have, too, and that still apply at the end.
+        forbidden: what the metadata of the releases that one has forbids already.
         resolved: whether the resolver was asked about every stage.
     """
 
@@ -58,8 +83,11 @@ class Plan:
     goal: Goal
     named: Named
     stages: tuple[Stage, ...] | None
+    patched: tuple[Stage, ...] | None
+    blocked: tuple[str, ...]
     refused: tuple[Refused, ...]
     remaining: tuple[str, ...]
+    forbidden: tuple[str, ...]
     resolved: bool
 
 
@@ -84,22 +112,22 @@ def goal_of(text: str, source: Source) -> Goal:
         if name not in source.versions:
             raise BadInput(f"--to {word}: {source.name} has no release of {name} to start from")
         goal[str(name)] = requirement.specifier
-        known = [Version(v) for v in requires.known()[name]]
-        if not any(version in requirement.specifier for version in known):
-            raise BadInput(_not_known(word, str(name), requirement.specifier, known))
+        if not any(v in requirement.specifier for v in releases.known().final(name)):
+            as_of = releases.known().as_of
+            raise BadInput(f"--to {word}: {name} has no such release (list of {as_of})")
+        current = source.version(name)
+        if current is not None and not _ahead(requirement.specifier, str(name), current):
+            raise BadInput(
+                f"--to {word}: a plan goes forward, and {word} has only releases before {current}"
+            )
     if not goal:
         raise BadInput("--to: names no package")
     return goal
 
 
-def _not_known(word: str, name: str, wanted: SpecifierSet, known: Sequence[Version]) -> str:
-    listed = releases.known()
-    there = ", ".join(str(version) for version in known)
-    if not any(version in wanted for version in listed.of(name)):
-        return f"--to {word}: {name} has no such release (list of {listed.as_of})"
-    return (
-        f"--to {word}: what such a release of {name} requires is not on record; it is for {there}. "
-        "For others, run a gate"
+def _ahead(wanted: SpecifierSet, package: str, current: Version) -> bool:
+    return current.public in wanted or any(
+        version in wanted for version in releases.known().final(package) if version > current
     )
 
 
@@ -117,38 +145,111 @@ def make(
         BadInput: the source leaves a version under test open.
     """
     start = _start(source)
-    choices = worth_trying(records, requires.known(), start, goal)
     safety = Safety(records, requires.known(), source, named)
-
-    def reached(state: Versions) -> bool:
-        return all(state[p].public in range_ for p, range_ in goal.items())
-
-    while True:
-        found = search(start, reached, choices, safety.objections)
-        steps = found.steps or ()
-        step = next((s for s in steps if _refused(s, resolver, safety)), None)
-        if step is None:
-            break
-    end = steps[-1].after if steps else start
+    way = _way(start, goal, safety, resolver)
+    patched = None if way is not None else _patched(start, goal, safety, runs, resolver)
+    none = way is None and patched is None
+    end = way[-1] if way else start
     before, after = safety.failures(start), safety.failures(end)
-    refused = found.refused or tuple(dict.fromkeys(r for s in steps for r in s.refused))
     return Plan(
         source=source,
         goal=goal,
         named=named,
-        stages=None if found.steps is None else _stages(start, steps, source, safety, runs),
-        refused=refused,
+        stages=None if way is None else tuple(_stages(start, way, safety, runs)),
+        patched=patched,
+        blocked=tuple(_blocked(start, goal, safety)) if none else (),
+        refused=tuple(_refused(start, goal, safety)),
         remaining=tuple(name for name in after if name in before),
+        forbidden=tuple(p.text for p in safety.unmet(start)),
         resolved=resolver is not None,
     )
 
 
-def _refused(step: Step, resolver: Resolver | None, safety: Safety) -> bool:
-    """Asks the resolver about a step; remembers a refusal as what speaks against it."""
-    reason = resolver(step.after) if resolver else None
-    if reason is not None:
-        safety.refused[tuple(sorted(step.after.items()))] = f"the resolver refuses: {reason}"
-    return reason is not None
+def _way(
+    start: Versions, goal: Goal, safety: Safety, resolver: Resolver | None
+) -> list[Versions] | None:
+    """The sets of versions after each step of the best way; None if there is none."""
+    needed = tuple(p for p, range_ in goal.items() if start[p].public not in range_)
+    if not needed:
+        return []
+    targets = Targets(safety, start, _choices(safety, start, goal))
+    while len(safety.refused) < MOST_REFUSED:
+        found = (steps(start, end, safety) for end in targets.nearest(needed))
+        best: tuple[int, list[Versions]] | None = None
+        for way in islice(filter(None, found), MOST_ENDS):
+            if best is None or way[0] < best[0]:
+                best = way
+            if best[0] == len(list(bumps(start, best[1][-1]))):
+                break  # every step moves one package
+        if best is None:
+            return None
+        refused = next(((s, why) for s in best[1] if resolver and (why := resolver(s))), None)
+        if refused is None:
+            return best[1]
+        safety.refused[tuple(sorted(refused[0].items()))] = f"the resolver refuses: {refused[1]}"
+    return None
+
+
+def _choices(safety: Safety, start: Versions, goal: Goal) -> Choices:
+    """What each package may be moved to, the newest first; the newest of a span stands for it.
+
+    Packages go forward only, and one of the goal goes to where the goal is.
+    """
+    found = {}
+    for package, current in start.items():
+        spans = [list(span) for span in safety.spans.after(package, current)]
+        if package in goal:
+            if current.public in goal[package]:
+                spans = []
+            spans = [[v for v in span if v in goal[package]] for span in spans]
+        found[package] = [span[-1] for span in reversed(spans) if span]
+    return found
+
+
+def _patched(
+    start: Versions, goal: Goal, safety: Safety, runs: tuple[Run, ...], resolver: Resolver | None
+) -> tuple[Stage, ...] | None:
+    """The way for who patches what comes with it; None if there is none, either."""
+    mended = {name for name, record in safety.records.items() if record.patches}
+    way = _way(start, goal, _accepting(mended, safety), resolver)
+    if not way:
+        return None
+    stages = tuple(_stages(start, way, safety, runs))
+    for stage, after in zip(stages, way, strict=True):
+        then = moved(safety.source, after)
+        patches = (safety.records[name].patches for name in stage.patches)
+        if not all(any(covers(patch.where, then) for patch in some) for some in patches):
+            return None
+    return stages
+
+
+def _blocked(start: Versions, goal: Goal, safety: Safety) -> Iterator[str]:
+    """Why there is no way: the resolver, what the nearest end would bring, or what is gone."""
+    if safety.refused:
+        yield from dict.fromkeys(safety.refused.values())
+        return
+    way = _way(start, goal, _accepting(safety.records, safety), None)
+    choices = _choices(safety, start, goal)
+    nearest = {package: choices[package][-1] for package in goal if choices[package]}
+    for problem in safety.problems(start, way[-1] if way else {**start, **nearest}):
+        if way:
+            yield f"the nearest end would bring {problem.text}"
+        elif problem.final:
+            yield problem.text
+
+
+def _accepting(failures: Collection[str], safety: Safety) -> Safety:
+    return Safety(safety.records, requires.known(), safety.source, safety.named, failures)
+
+
+def _refused(start: Versions, goal: Goal, safety: Safety) -> Iterator[Refused]:
+    """Single bumps of what one has, and why they were not taken; those to the goal first."""
+    choices = {p: [s[-1] for s in safety.spans.after(p, v)] for p, v in start.items()}
+    for package in sorted(choices, key=lambda p: p not in goal):
+        for new in reversed(choices[package]):
+            problems = safety.problems(start, {**start, package: new})
+            if reasons := tuple(problem.text for problem in problems):
+                yield Refused(Bump(package, start[package], new), reasons)
 
 
 def _start(source: Source) -> dict[str, Version]:
@@ -162,18 +263,18 @@ def _start(source: Source) -> dict[str, Version]:
 
 
 def _stages(
-    start: Versions, steps: Sequence[Step], source: Source, safety: Safety, runs: tuple[Run, ...]
-) -> tuple[Stage, ...]:
-    stages = []
+    start: Versions, way: Sequence[Versions], safety: Safety, runs: tuple[Run, ...]
+) -> Iterator[Stage]:
     before = start
-    for step in steps:
-        versions = {**source.versions, **{p: str(v) for p, v in step.after.items()}}
-        moved = replace(source, versions=MappingProxyType(versions))
-        left = safety.failures(step.after)
-        mends = tuple(name for name in safety.failures(before) if name not in left)
-        stages.append(Stage(step.bump, evidence.nearest(moved, runs), mends))
-        before = step.after
-    return tuple(stages)
+    for after in way:
+        left = safety.failures(after)
+        yield Stage(
+            bumps=tuple(bumps(before, after)),
+            nearest=evidence.nearest(moved(safety.source, after), runs),
+            mends=tuple(name for name in safety.failures(before) if name not in left),
+            patches=safety.brought(before, after),
+        )
+        before = after
 
 
 def resolver(python: str) -> Resolver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trl_compat.packages import PACKAGES
 from trl_compat.upgrade.plan import Plan, Stage
@@ -21,17 +21,19 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"from  {plan.source.name}: {', '.join(have)}"
     yield f"to    {_goal(plan)}"
     yield ""
+    for text in plan.forbidden:
+        yield f"What you have is forbidden already: {text}."
     if plan.stages is None:
         yield "There is no sequence of bumps that is safe at each step."
+        if plan.patched is not None:
+            yield from _with_patches(plan.patched)
+        elif plan.blocked:
+            yield from (f"Why: {reason}." for reason in plan.blocked)
         if not plan.named:
             yield "Perhaps fewer failures count if you say what you use: --trainer, --strategy."
     elif not plan.stages:
         yield "It is so already; nothing to do."
-    for number, stage in enumerate(plan.stages or (), 1):
-        yield f"{number}. {stage.bump}"
-        yield f"   {_proof(stage)}"
-        if stage.mends:
-            yield f"   no longer applies after it: {', '.join(stage.mends)}"
+    yield from _steps(plan.stages or ())
     if plan.stages:
         yield ""
         also = ", and with the resolver" if plan.resolved else "; the resolver was not asked"
@@ -41,9 +43,27 @@ def _lines(plan: Plan) -> Iterator[str]:
             yield f"Not new, and still there at the end: {', '.join(plan.remaining)}."
     if plan.refused:
         yield ""
-        yield "Not taken:"
+        yield "Not taken alone:"
         for (package, reasons), versions in _by_reason(plan).items():
             yield f"   {package} → {', '.join(versions)}: {'; '.join(reasons)}"
+
+
+def _steps(stages: Sequence[Stage]) -> Iterator[str]:
+    for number, stage in enumerate(stages, 1):
+        together = "together, as one alone is not safe: " if len(stage.bumps) > 1 else ""
+        yield f"{number}. {together}{', '.join(map(str, stage.bumps))}"
+        yield f"   {_proof(stage)}"
+        if stage.mends:
+            yield f"   no longer applies after it: {', '.join(stage.mends)}"
+        for failure in stage.patches:
+            yield f"   brings {failure}; patch it from here on: trl-compat fix {failure}"
+
+
+def _with_patches(stages: Sequence[Stage]) -> Iterator[str]:
+    yield "There is one for who patches what comes with it:"
+    yield ""
+    yield from _steps(stages)
+    yield ""
 
 
 def _proof(stage: Stage) -> str:
@@ -61,15 +81,10 @@ def _goal(plan: Plan) -> str:
 def _by_reason(plan: Plan) -> dict[tuple[str, tuple[str, ...]], list[str]]:
     """What was not taken, the releases that share their reasons together."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    told: dict[tuple[str, str], set[str]] = {}
     for one in plan.refused:
-        # Later on the way the same bump may be refused again for a part of the same reasons.
-        known = told.setdefault((one.bump.package, str(one.bump.new)), set())
-        if known.issuperset(one.reasons):
-            continue
-        known.update(one.reasons)
-        versions = found.setdefault((one.bump.package, one.reasons), [])
-        versions.append(str(one.bump.new))
+        new = str(one.bump.new)  # in a reason it would tell apart what is alike
+        reasons = tuple(r.removeprefix(f"{one.bump.package} {new} ") for r in one.reasons)
+        found.setdefault((one.bump.package, reasons), []).append(new)
     return found
 
 
@@ -79,17 +94,10 @@ def _data(plan: Plan) -> dict[str, object]:
         "from": plan.source.name,
         "to": {package: str(range_) for package, range_ in plan.goal.items()},
         "found": plan.stages is not None,
-        "steps": [
-            {
-                "package": stage.bump.package,
-                "old": str(stage.bump.old),
-                "new": str(stage.bump.new),
-                "run": stage.nearest is not None and not stage.nearest.differs,
-                "nearest": stage.nearest and stage.nearest.run.name,
-                "mends": list(stage.mends),
-            }
-            for stage in plan.stages or ()
-        ],
+        "steps": _data_of(plan.stages or ()),
+        "with_patches": None if plan.patched is None else _data_of(plan.patched),
+        "why_not": list(plan.blocked),
+        "forbidden": list(plan.forbidden),
         "remaining": list(plan.remaining),
         "resolver_asked": plan.resolved,
         "not_taken": [
@@ -97,3 +105,21 @@ def _data(plan: Plan) -> dict[str, object]:
             for (package, reasons), versions in _by_reason(plan).items()
         ],
     }
+
+
+def _data_of(stages: Sequence[Stage]) -> list[dict[str, object]]:
+    """An entry for each bump; those of one step have its number."""
+    return [
+        {
+            "step": number,
+            "package": bump.package,
+            "old": str(bump.old),
+            "new": str(bump.new),
+            "run": stage.nearest is not None and not stage.nearest.differs,
+            "nearest": stage.nearest and stage.nearest.run.name,
+            "mends": list(stage.mends),
+            "patches": list(stage.patches),
+        }
+        for number, stage in enumerate(stages, 1)
+        for bump in stage.bumps
+    ]

@@ -1,165 +1,280 @@
-"""What speaks against a bump: a failure that was not there before, or a requirement.
+"""What speaks against a change of versions: a failure that was not there before, or a requirement.
 
-A failure that the versions before it had, too, under the same conditions or wider ones, is not new
-and speaks against nothing, as in the gate.
+A failure that the versions before have, too, under the same conditions or wider ones, is not new
+and speaks against nothing, as in the gate.  One behind another failure counts as what it is: it
+comes as soon as the other is mended.
+
+Nobody has run what lies far apart in time, and most of it fails in ways that no record has: a
+package is not moved to a release of more than a year after TRL's (transformers 5 under TRL 0.12).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from trl_compat import releases
 from trl_compat.doctor.conditions import Named, phrase
-from trl_compat.doctor.matching import Match, matches
-from trl_compat.doctor.records import Record
+from trl_compat.doctor.matching import Match, inside, matches
+from trl_compat.doctor.records import Record, Value
+from trl_compat.doctor.worlds import Settled, settled
+from trl_compat.packages import PACKAGES
 from trl_compat.requires import Requires
 from trl_compat.sources.source import Source
-from trl_compat.upgrade.search import Versions
+from trl_compat.upgrade.spans import Spans, ranges_of
+from trl_compat.upgrade.versions import Versions
+
+HALF_YEARS = 2  # that a package may be younger than TRL
+Open = Match | Settled
+"""Conditions under which a failure shows."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What speaks against a change.
+
+    Attributes:
+        failure: its id, if it is a known one.
+        final: no other release of another package ends it.
+    """
+
+    text: str
+    failure: str = ""
+    final: bool = False
 
 
 class Safety:
-    """Judges bumps of one environment by the records, and by what releases require.
+    """Judges changes of one environment by the records, and by what releases require.
 
     Args:
-        source: what one has; its other packages stay as they are.
+        source: what one has; what is not changed stays as it is there.
         named: the conditions that the user named.
+        accepted: failures that speak against nothing.
     """
 
     def __init__(
-        self, records: Mapping[str, Record], requires: Requires, source: Source, named: Named
+        self,
+        records: Mapping[str, Record],
+        requires: Requires,
+        source: Source,
+        named: Named,
+        accepted: Collection[str] = (),
     ) -> None:
-        self._records, self._requires = records, requires
-        self._source, self._named = source, named
-        # Most steps leave most records alone: what decides a record is looked up once.
+        self.records, self.source, self.named = records, source, named
+        self._requires, self._accepted = requires, accepted
+        self.spans = Spans(records, requires, releases.known())
+        self._packages = {
+            name: tuple(sorted({package for package, _ in ranges_of(record)}))
+            for name, record in records.items()
+        }
+        # Most changes leave most records alone, and releases of a span are alike to all of them.
         self._met: dict[tuple[object, ...], list[Match]] = {}
+        self._news: dict[tuple[object, ...], str] = {}
+        self._asked: dict[tuple[str, Version], Mapping[str, str]] = {}
+        self._kinds: dict[tuple[str, Version], object] = {}
         self.refused: dict[tuple[tuple[str, Version], ...], str] = {}
 
     def objections(self, before: Versions, after: Versions) -> tuple[str, ...]:
-        """What speaks against the step, the advisories by their ids."""
-        missing = tuple(self.unmet(after))
-        if missing:
-            return missing
+        """What speaks against a step of a plan; what is forbidden before it must be mended by it.
+
+        Requirements come first, and what does not meet them is judged no further.
+        """
+        forbidden = tuple(problem.text for problem in self.unmet(after))
+        if forbidden:
+            return forbidden
         if reason := self.refused.get(tuple(sorted(after.items()))):
             return (reason,)
-        return (*self._gone(before, after), *self._new(before, after))
+        changed = moved_between(before, after)
+        return tuple(problem.text for problem in self._worse(changed, before, after))
 
-    def unmet(self, state: Versions) -> Iterator[str]:
+    def problems(
+        self, before: Versions, after: Versions, undecided: frozenset[str] = frozenset()
+    ) -> Iterator[Problem]:
+        """What speaks against a change of any number of packages.
+
+        What has to do with packages that are not decided yet is left aside.
+        """
+        changed = moved_between(before, after)
+        yield from self._unmet(after, changed, undecided)
+        yield from self._worse(changed, before, after, undecided)
+
+    def unmet(self, state: Versions) -> tuple[Problem, ...]:
         """Requirements between the packages that do not hold."""
+        return tuple(self._unmet(state, frozenset(state)))
+
+    def brought(self, before: Versions, after: Versions) -> tuple[str, ...]:
+        """The failures that a change brings."""
+        changed = moved_between(before, after)
+        return tuple(p.failure for p in self._every_new(changed, before, after, frozenset()))
+
+    def _unmet(
+        self, state: Versions, chosen: frozenset[str], undecided: frozenset[str] = frozenset()
+    ) -> Iterator[Problem]:
+        """Requirements that do not hold between some packages and the others."""
+        python = self.source.version("python")
         for package, version in state.items():
-            required = self._requires.get(package, {}).get(version.public, {})
-            for other, range_ in required.items():
-                if other in state and not _in(state[other], range_):
-                    yield f"{package} {version} requires {other}{range_}"
+            for other, range_ in self._required(package, version).items():
+                have = python if other == "python" else state.get(other)
+                if have is None or inside(have, range_) or chosen.isdisjoint((package, other)):
+                    continue
+                if undecided.isdisjoint((package, other)):
+                    told = f"Python {range_}" if other == "python" else f"{other}{range_}"
+                    yield Problem(f"{package} {version} requires {told}", final=other == "python")
 
     def failures(self, state: Versions) -> dict[str, list[Match]]:
         """The failures that apply, or would under conditions that nobody named."""
-        found = {name: self._matches(record, state) for name, record in self._records.items()}
+        found = {name: self.matches(name, state) for name in self.records}
         return {name: mine for name, mine in found.items() if mine}
 
-    def _gone(self, before: Versions, after: Versions) -> Iterator[str]:
-        """Trainers that the user names and that only the versions before have."""
-        used = set(self._named.get("trainer", ()))
-        for name, record in self._records.items():
-            lost = [
-                f"{package} {after[package]}"
-                for package, range_ in record.available.items()
-                if package in after and _in(before[package], range_)
-                if not _in(after[package], range_)
-            ]
-            for block in record.blocks:
-                trainers = used & set(block.conditions.get("trainer", ()))
-                if lost and trainers:
-                    yield f"{lost[0]} has no {', '.join(map(str, trainers))} any more ({name})"
-                    break
-
-    def _new(self, before: Versions, after: Versions) -> Iterator[str]:
-        for name, record in self._records.items():
-            known = self._matches(record, before)
-            new = [m for m in self._matches(record, after) if not _covered(m, known)]
-            if new:
-                clauses = dict.fromkeys(phrase(m.unnamed) for m in new if m.unnamed)
-                yield name + (f" (if you use {' or '.join(clauses)})" if clauses else "")
-
-    def _matches(self, record: Record, state: Versions) -> list[Match]:
-        key = (record.id, *((p, state.get(p)) for p in sorted(_packages(record.id, self._records))))
+    def matches(self, name: str, state: Versions) -> list[Match]:
+        """The blocks of a record that apply to a set of versions, or may."""
+        key = (name, *(self._kind(package, state) for package in self._packages[name]))
         if key not in self._met:
-            versions = {**self._source.versions, **{p: str(v) for p, v in state.items()}}
-            source = replace(self._source, versions=MappingProxyType(versions))
-            self._met[key] = matches(record, source, self._named)
+            self._met[key] = matches(self.records[name], moved(self.source, state), self.named)
         return self._met[key]
 
+    def _worse(
+        self,
+        changed: frozenset[str],
+        before: Versions,
+        after: Versions,
+        undecided: frozenset[str] = frozenset(),
+    ) -> Iterator[Problem]:
+        if "trl" not in undecided:
+            yield from self._of_another_time(changed - undecided, after)
+        yield from self._gone(changed - undecided, before, after)
+        yield from self._new(changed, before, after, undecided)
 
-def _covered(new: Match, known: Sequence[Match]) -> bool:
-    """Whether what is met now was met before under the same conditions or wider ones."""
-    return any(
-        all(
-            name in new.unnamed and set(new.unnamed[name]) <= set(allowed)
-            for name, allowed in old.unnamed.items()
-        )
-        for old in known
+    def _kind(self, package: str, state: Versions) -> object:
+        version = state.get(package)
+        if version is None:
+            return None
+        key = (package, version)
+        if key not in self._kinds:
+            self._kinds[key] = self.spans.kind(package, version)
+        return self._kinds[key]
+
+    def _required(self, package: str, version: Version) -> Mapping[str, str]:
+        key = (package, version)
+        if key not in self._asked:
+            self._asked[key] = self._requires.get(package, {}).get(version.public, {})
+        return self._asked[key]
+
+    def _of_another_time(self, changed: frozenset[str], after: Versions) -> Iterator[Problem]:
+        trl = after.get("trl")
+        time = None if trl is None else self.spans.half_year("trl", trl)
+        if time is None:
+            return
+        for package in changed - {"trl"}:
+            theirs = self.spans.half_year(package, after[package])
+            if theirs is not None and theirs - time > HALF_YEARS:
+                text = f"{package} {after[package]} came out more than a year after trl {trl}"
+                yield Problem(text)
+
+    def _gone(
+        self, changed: frozenset[str], before: Versions, after: Versions
+    ) -> Iterator[Problem]:
+        """Trainers that the user names and that only the versions before have."""
+        used = set(self.named.get("trainer", ()))
+        for name, record in self.records.items() if used else ():
+            for package, trainers in _lost(record, changed, before, after):
+                if told := ", ".join(sorted(str(t) for t in used & trainers)):
+                    has = f"{package} {after[package]} has no {told} any more ({name})"
+                    yield Problem(has, final=True)
+                    break
+
+    def _new(
+        self, changed: frozenset[str], before: Versions, after: Versions, undecided: frozenset[str]
+    ) -> Iterator[Problem]:
+        """The failures that a change brings and that count."""
+        found = self._every_new(changed, before, after, undecided)
+        yield from (problem for problem in found if problem.failure not in self._accepted)
+
+    def _every_new(
+        self, changed: frozenset[str], before: Versions, after: Versions, undecided: frozenset[str]
+    ) -> Iterator[Problem]:
+        was = {package: self._kind(package, before) for package in PACKAGES}
+        then = {**was, **{package: self._kind(package, after) for package in changed}}
+        for name, packages in self._packages.items():
+            if changed.isdisjoint(packages) or not undecided.isdisjoint(packages):
+                continue
+            key = (name, *(was[p] for p in packages), *(then[p] for p in packages))
+            if key not in self._news:
+                self._news[key] = _said(name, self.matches(name, before), self._cases(name, after))
+            if said := self._news[key]:
+                yield Problem(said, name)
+
+    def _cases(self, name: str, state: Versions) -> Sequence[Open]:
+        """Where a failure shows for certain, whatever the versions that are not known.
+
+        What depends on one of these is no reason against another package's release.
+        """
+        found = self.matches(name, state)
+        if not any(match.unknown for match in found):
+            return found
+        source = moved(self.source, state)
+        return settled(self.records[name], found, source, self.named)
+
+
+def _said(name: str, known: Sequence[Open], found: Sequence[Open]) -> str:
+    new = [case for case in found if not _covered(case, known)]
+    clauses = dict.fromkeys(phrase(conditions) for case in new if (conditions := _conditions(case)))
+    return (name + (f" (if you use {' or '.join(clauses)})" if clauses else "")) if new else ""
+
+
+def moved(source: Source, state: Versions) -> Source:
+    """What one has after a change."""
+    versions = {**source.versions, **{package: str(v) for package, v in state.items()}}
+    return replace(
+        source,
+        versions=MappingProxyType(versions),
+        commits={p: c for p, c in source.commits.items() if p not in state},
+        unpinned={p: r for p, r in source.unpinned.items() if p not in state},
     )
 
 
-def _packages(name: str, records: Mapping[str, Record]) -> frozenset[str]:
-    """The packages whose versions decide whether a record applies."""
-    return frozenset(package for package, _ in _ranges_of(records[name]))
+def _lost(
+    record: Record, changed: frozenset[str], before: Versions, after: Versions
+) -> Iterator[tuple[str, set[Value]]]:
+    """The trainers that a change takes away, with the package that had them."""
+    had = {p: before.get(p) for p in changed}
+    trainers = {t for block in record.blocks for t in block.conditions.get("trainer", ())}
+    for package, range_ in record.available.items():
+        was = had.get(package)
+        if package not in changed or inside(after[package], range_):
+            continue
+        if was is None or inside(was, range_):
+            yield package, trainers
+    for gone in (absent for block in record.blocks for absent in block.absent):
+        ranges = gone.where.versions
+        if not all(p in after and inside(after[p], r) for p, r in ranges.items()):
+            continue
+        for package in changed & ranges.keys():
+            was = had[package]
+            if was is None or not inside(was, ranges[package]):
+                yield package, set(gone.conditions.get("trainer", ()))
 
 
-def _ranges_of(record: Record) -> Iterator[tuple[str, str]]:
-    yield from record.available.items()
-    for block in record.blocks:
-        yield from block.where.versions.items()
-        for before in (*block.absent, *block.hidden):
-            yield from before.where.versions.items()
+def moved_between(before: Versions, after: Versions) -> frozenset[str]:
+    """The packages that a change moves."""
+    return frozenset(p for p, version in after.items() if before.get(p) != version)
 
 
-@cache
-def _set(range_: str) -> SpecifierSet:
-    return SpecifierSet(range_)
+def _conditions(case: Open) -> dict[str, Sequence[Value]]:
+    return {**case.unnamed, **case.chosen}
 
 
-@cache
-def _in(version: Version, range_: str) -> bool:
-    return _set(range_).contains(version, prereleases=True)
-
-
-def worth_trying(
-    records: Mapping[str, Record],
-    requires: Requires,
-    start: Versions,
-    goal: Mapping[str, SpecifierSet],
-) -> dict[str, list[Version]]:
-    """The releases that a search needs to look at, the newest first.
-
-    Releases that nothing known tells apart (no range of an advisory, no requirement, not the goal)
-    are as one: the newest stands for them, and none where it is as what one has.
-    """
-    told_apart: dict[str, set[str]] = {package: set() for package in start}
-    for record in records.values():
-        for package, range_ in _ranges_of(record):
-            told_apart.setdefault(package, set()).add(range_)
-    for by_version in requires.values():
-        for required in by_version.values():
-            for package, range_ in required.items():
-                told_apart.setdefault(package, set()).add(range_)
-    found = {}
-    for package, current in start.items():
-        wanted = {str(goal[package])} if package in goal else set()
-        ranges = sorted(told_apart[package] | wanted)
-
-        def kind(
-            version: Version, package: str = package, ranges: Sequence[str] = ranges
-        ) -> tuple[object, ...]:
-            required = requires.get(package, {}).get(version.public, {})
-            return (*(_in(version, range_) for range_ in ranges), *sorted(required.items()))
-
-        newest = {kind(v): v for v in sorted(map(Version, requires.get(package, {})))}
-        mine = kind(current)
-        chosen = (v for k, v in newest.items() if v > current and k != mine)
-        found[package] = sorted(chosen, reverse=True)
-    return found
+def _covered(new: Open, known: Sequence[Open]) -> bool:
+    """Whether what is met now was met before under the same conditions or wider ones."""
+    mine = _conditions(new)
+    return any(
+        all(
+            name in mine and set(mine[name]) <= set(allowed)
+            for name, allowed in _conditions(old).items()
+        )
+        and (not old.provisos or bool(new.provisos))
+        for old in known
+    )

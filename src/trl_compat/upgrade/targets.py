@@ -1,0 +1,61 @@
+"""The sets of versions that one may go to: every way to move some packages that nothing speaks
+against.
+
+A search by hand, as the question is small and odd: releases are tried package by package, and what
+is wrong between packages that are decided already is not tried further.  Answers are kept, since
+several failures of one environment ask for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from packaging.version import Version
+
+from trl_compat.upgrade.safety import Safety
+from trl_compat.upgrade.versions import Versions
+
+Choices = Mapping[str, Sequence[Version]]
+"""What each package may be moved to, the most wanted first; one for each span."""
+
+
+class Targets:
+    """The safe changes of one environment.
+
+    Args:
+        start: the releases that one has.
+        choices: a package that is not among them stays.
+    """
+
+    def __init__(self, safety: Safety, start: Versions, choices: Choices) -> None:
+        self.safety, self.start, self.choices = safety, start, choices
+        self._safe: dict[tuple[str, ...], tuple[Versions, ...]] = {}
+
+    def subsets(self, size: int) -> Iterator[tuple[str, ...]]:
+        """The sets of packages of a size that can be moved."""
+        yield from combinations([p for p in self.choices if self.choices[p]], size)
+
+    def moving(self, packages: tuple[str, ...]) -> tuple[Versions, ...]:
+        """Every safe change that moves just these packages."""
+        if packages not in self._safe:
+            self._safe[packages] = tuple(self._tried(packages, dict(self.start)))
+        return self._safe[packages]
+
+    def nearest(self, needed: tuple[str, ...]) -> Iterator[Versions]:
+        """Every safe change that moves some packages, and as few others as can be first."""
+        others = [p for p in self.choices if self.choices[p] and p not in needed]
+        for size in range(len(others) + 1):
+            for beside in combinations(others, size):
+                yield from self._tried((*needed, *beside), dict(self.start))
+
+    def _tried(self, packages: tuple[str, ...], state: dict[str, Version]) -> Iterator[Versions]:
+        if not packages:
+            yield dict(state)
+            return
+        package, *rest = packages
+        undecided = frozenset(rest)
+        for version in self.choices[package]:
+            then = {**state, package: version}
+            if not any(self.safety.problems(self.start, then, undecided)):
+                yield from self._tried(tuple(rest), then)
