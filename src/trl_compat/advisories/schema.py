@@ -62,7 +62,8 @@ class Moment(enum.StrEnum):
     TRAINER = "trainer"  # is made
     START = "start"  # of train(), up to the first forward pass
     STEP = "step"  # generation, forward and backward pass
-    UPDATE = "update"  # learning rate and log
+    UPDATE = "update"  # of the weights and the learning rate
+    LOG = "log"  # of the step, when it is over
 
 
 class Reference(Record):
