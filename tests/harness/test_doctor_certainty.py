@@ -235,8 +235,8 @@ N = r"\d+"
             "parallelism apply",
         ),
         (
-            ("--trainer", "KTO", "--strategy", "fsdp2"),
-            "nothing was ever run for the KTO trainer with FSDP2: this says nothing about it "
+            ("--trainer", "SFT", "--strategy", "fsdp2"),
+            "nothing was ever run for the SFT trainer with FSDP2: this says nothing about it "
             rf"\(0 of {N} known failures that can concern it apply\)",
         ),
         (
@@ -261,13 +261,13 @@ def test_the_headline_says_how_much_is_known_of_what_was_asked(
 def test_no_format_sounds_like_an_all_clear_where_nothing_was_looked_at(
     tmp_path: Path, form: str
 ) -> None:
-    words = ("--trainer", "KTO", "--strategy", "fsdp2", "--format", form)
+    words = ("--trainer", "SFT", "--strategy", "fsdp2", "--format", form)
     done = doctor(tmp_path, "requirements.txt", *words)
     assert done.returncode == 0
-    assert "nothing was ever run for the KTO trainer with FSDP2" in done.stdout
+    assert "nothing was ever run for the SFT trainer with FSDP2" in done.stdout
     if form == "json":
         (report,) = json.loads(done.stdout)["reports"]
-        assert report["never_run"] == ["the KTO trainer with FSDP2"]
+        assert report["never_run"] == ["the SFT trainer with FSDP2"]
         assert report["known_failures"] > 0
 
 

@@ -88,8 +88,12 @@ def test_the_parts_by_which_it_is_known_are_those_on_record(seen: Observed) -> N
 
 # Masks that are known by their place, whichever way leads there; all others by their way, too.
 BY_PLACE_ALONE = {
+    ("ds-cpu-needs-ipex", "no-extension"),
     ("ds-elastic-agent-import-torch24", "direct"),
+    ("ds-elastic-agent-import-torch24", "direct-log"),
+    ("ds-elastic-agent-import-torch24", "lazy"),
     ("odpo-maybe-log-learning-rate", "learning-rate"),
+    ("odpo-maybe-log-learning-rate", "start-time"),
     ("peft-encoderdecodercache-old-tf", "direct"),
     ("peft-encoderdecodercache-old-tf", "lazy"),
     ("peft-encoderdecodercache-old-tf", "lazy-trl"),
@@ -98,8 +102,11 @@ BY_PLACE_ALONE = {
     ("tf452-parallel-styles-torch24", "no-styles"),
     ("trl-fsdpmodule-torch25", "direct"),
     ("trl-fsdpmodule-torch25", "lazy"),
+    ("trl-optional-deps-truthy-tf53", "joblib-not-there"),
     ("trl-optional-deps-truthy-tf53", "not-there"),
+    ("trl-optional-deps-truthy-tf53", "requests-not-there"),
     ("trl-triton-setuptools-torch26", "lazy"),
+    ("trl-vision2seq-names-tf5", "no-such-name"),
     ("trl-warnings-issued-tf51", "not-there"),
     ("unwrap-model-keep-torch-compile", "training"),
     ("zero-no-sync-grad-accum", "no-sync"),
