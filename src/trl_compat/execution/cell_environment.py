@@ -49,6 +49,7 @@ def build(
         "TORCH_EXTENSIONS_DIR": str(home / "extensions"),
         # Beside the packages, which stay as they were installed; written before the first cell.
         "PYTHONPYCACHEPREFIX": str(environment.bytecode),
+        "PYTHONDONTWRITEBYTECODE": "1",
         "TRITON_CACHE_DIR": str(home / "triton"),
         "MASTER_ADDR": "127.0.0.1",
         "OMP_NUM_THREADS": "1",  # what torchrun sets for more than one rank

@@ -277,9 +277,12 @@ class StackRunner:
         """Starts a parent; what it says when its imports are done, None if they come to no end."""
         self._end_parent()
         self._unread = b""
+        env = {**self._env}
+        if self.environment.bytecode in writable:
+            del env["PYTHONDONTWRITEBYTECODE"]
         self._parent = processes.spawn(
             [str(self.environment.python), str(self._bundle / "preload_main.py")],
-            env=self._env,
+            env=env,
             cwd=self._work,
             stderr=self._scratch / "preload.log",
             pipes=True,
