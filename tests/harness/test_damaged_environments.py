@@ -241,7 +241,9 @@ def test_an_environment_that_was_damaged_between_two_runs_is_made_again_first(
     folder = Runner.started[0].environment.folder
     without_a_module(folder)
     (site(folder) / "planted.py").touch()
+    (folder.parent / "planted").touch()
     campaign = run(order)
+    assert not (folder.parent / "planted").exists()
     assert set(outcomes(campaign, order.cells).values()) == {"pass", "reproduced"}
     found = damage.noted(folder)
     assert found is not None

@@ -66,6 +66,7 @@ def ensure(name: str, stack: Stack) -> Environment:
     lock = locks.resolve(stack, interpreter)
     folder = cache.folder("environments") / f"{name}-{lock.sha256[:12]}"
     with cache.guard(folder), cache.machine_errors():
+        _remove_strays(folder.parent)
         found = _at(folder, lock)
         if found is None or wrong_with(found, Depth.SIZES):
             put_aside(folder)
@@ -77,6 +78,13 @@ def ensure(name: str, stack: Stack) -> Environment:
             raise HarnessError(f"the environment of {name} is gone right after it was made")
         _use(folder)
     return found
+
+
+def _remove_strays(environments: Path) -> None:
+    """Removes files that no run of ours puts beside environments; cells once could write there."""
+    for left in environments.iterdir():
+        if left.suffix != ".lock" and (left.is_symlink() or not left.is_dir()):
+            left.unlink(missing_ok=True)
 
 
 def wrong_with(environment: Environment, depth: Depth) -> str:
