@@ -11,9 +11,9 @@ import nox
 
 # nox makes its environments with uv, which should look where the user's pip does.
 sys.path.insert(0, str(Path(__file__).parent / "src"))
-from trl_compat import rerun
-from trl_compat.environments.settings import uv_environment
-from trl_compat.stack_names import stack_names
+from trl_compat.cells import rerun
+from trl_compat.stacks.environments.settings import uv_environment
+from trl_compat.stacks.stack_names import stack_names
 
 os.environ.update(uv_environment(os.environ))
 nox.options.default_venv_backend = "uv|virtualenv"

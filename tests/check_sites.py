@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trl_compat.execution import bundle
+from trl_compat.running.execution import bundle
 
 RUNTIME = bundle.SOURCE / "runtime"
 METHODS = ("check", "precondition")

@@ -28,12 +28,12 @@ from tests.check_sites import Site, mutants
 from tests.harness.conftest import ROOT
 from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
-from trl_compat import documents
 from trl_compat.advisories import Advisory, Symptom
-from trl_compat.outcomes import Observation
+from trl_compat.cells.outcomes import Observation
+from trl_compat.files import documents
 from trl_compat.runtime import confine
 
-SIGNATURE_TESTS = ("test_signatures", "test_masks")
+SIGNATURE_TESTS = ("advisories.test_signatures", "advisories.test_masks")
 NEVER, ALWAYS = "never", "always"
 # A part of a symptom, replaced so that it matches nothing or everything.
 BROKEN: dict[str, dict[str, str | None]] = {
@@ -178,7 +178,9 @@ def _first_red(mutated: Path | None = None, mutant: Advisory | None = None) -> s
             return READ(path, model)
         return mutant if path == mutated else _advisory(path)
 
-    tests = [ROOT / "tests" / "harness" / f"{name}.py" for name in SIGNATURE_TESTS]
+    tests = [
+        ROOT / "tests" / "harness" / f"{name.replace('.', '/')}.py" for name in SIGNATURE_TESTS
+    ]
     arguments = [str(path) for path in tests if path.is_file()]
     arguments += [
         "-x",

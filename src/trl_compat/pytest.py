@@ -20,13 +20,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from trl_compat import sources
-from trl_compat.doctor import records
-from trl_compat.doctor.conditions import Conditions
-from trl_compat.doctor.matching import Match, matches
-from trl_compat.doctor.records import Value
+from trl_compat.advisories import records
+from trl_compat.advisories.records import Value
 from trl_compat.errors import BadInput
-from trl_compat.sources.source import Source
+from trl_compat.matching.applies import Match, matches
+from trl_compat.stacks import sources
+from trl_compat.stacks.sources.source import Source
+from trl_compat.usage.conditions import Conditions
 
 
 def known_failure(

@@ -17,14 +17,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import trl_compat
+from trl_compat.cells.hangs import RankState
+from trl_compat.cells.outcomes import Launch, Outcome
 from trl_compat.errors import BadInput
-from trl_compat.hangs import RankState
-from trl_compat.host import Host
-from trl_compat.outcomes import Launch, Outcome
-from trl_compat.sources import files
+from trl_compat.files import reading
+from trl_compat.machine.host import Host
 
 SCHEMA_VERSION = 1
-LARGEST = 512 * files.MIB
+LARGEST = 512 * reading.MIB
 
 
 class Part(BaseModel):
@@ -221,7 +221,7 @@ def read(path: Path) -> Results | None:
     """
     if not path.exists():
         return None
-    data = files.bytes_of(path, most=LARGEST)
+    data = reading.bytes_of(path, most=LARGEST)
     try:
         return Results.model_validate_json(data)
     except (RecursionError, ValidationError) as error:

@@ -9,10 +9,11 @@ import pytest
 
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories
-from trl_compat.matrix import Matrix
-from trl_compat.matrix import load as load_matrix
+from trl_compat.stacks.matrix import Matrix
+from trl_compat.stacks.matrix import load as load_matrix
 
-ROOT = Path(__file__).parents[2]
+HARNESS = Path(__file__).parent
+ROOT = HARNESS.parents[1]
 
 MATRIX = """
 models: [tiny-mistral, tiny-qwen2]

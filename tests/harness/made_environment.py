@@ -6,8 +6,8 @@ import base64
 import hashlib
 from pathlib import Path
 
-from trl_compat.environments import damage, interpreters, locks
-from trl_compat.environments.uv import uv
+from trl_compat.stacks.environments import damage, interpreters, locks
+from trl_compat.stacks.environments.uv import uv
 
 FILES = {
     "trl": {"trl/__init__.py": "", "trl/trainer.py": "class PPOTrainer: ...\n"},

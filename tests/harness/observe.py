@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.conftest import ROOT
-from trl_compat import advisories, project
+from trl_compat import advisories
 from trl_compat.advisories import Advisory, Symptom
+from trl_compat.files import project
 
 FOLDER = Path(__file__).with_name("observed")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from trl_compat import documents
 from trl_compat.advisories.schema import Advisory, Moment, Reproduction
 from trl_compat.errors import BadInput
-from trl_compat.matrix import Record
+from trl_compat.files import documents
+from trl_compat.stacks.matrix import Record
 
 
 class Catalogue(Record):

@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trl_compat.advisories import patterns
-from trl_compat.matrix import NAME, PACKAGES, Record, Versions
+from trl_compat.stacks.matrix import NAME, PACKAGES, Record, Versions
 
 Value = str | int | bool
 

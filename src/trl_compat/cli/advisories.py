@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, BadInput
-from trl_compat.escaping import terminal
+from trl_compat.text import terminal
 
 
 @click.group(epilog="Example: trl-compat advisories lint")
@@ -26,8 +26,10 @@ def lint(root: Path) -> None:
     Exit code 0: clean, warnings left aside; 1: a record has an error; 2: a record cannot be read.
     """
     from trl_compat import advisories as records
-    from trl_compat import project, releases, results
-    from trl_compat.advisories import lint as rules
+    from trl_compat import results
+    from trl_compat.files import project
+    from trl_compat.publishing import lint as rules
+    from trl_compat.shipped import releases
 
     where = project.at(root)
     catalogue, broken = records.load_leniently(where.advisories, where.reproductions)
@@ -50,8 +52,9 @@ def lint(root: Path) -> None:
 def compile_(root: Path) -> None:
     """Write what doctor reads, src/trl_compat/shipped/, from advisories/ and results.json."""
     from trl_compat import advisories as records
-    from trl_compat import project, results
-    from trl_compat.advisories import compiled
+    from trl_compat import results
+    from trl_compat.files import project
+    from trl_compat.publishing import compiled
 
     where = project.at(root)
     folder = where.root / "src" / "trl_compat" / "shipped"
@@ -76,8 +79,10 @@ def compile_(root: Path) -> None:
 def export(root: Path, folder: Path) -> None:
     """Write the advisories in a format that other tools read."""
     from trl_compat import advisories as records
-    from trl_compat import project, releases, results
-    from trl_compat.advisories import osv
+    from trl_compat import results
+    from trl_compat.files import project
+    from trl_compat.publishing import osv
+    from trl_compat.shipped import releases
 
     where = project.at(root)
     catalogue, broken = records.load_leniently(where.advisories, where.reproductions)
@@ -100,9 +105,10 @@ def releases(root: Path) -> None:
     import urllib.request
     from urllib.parse import urljoin
 
-    from trl_compat import index_metadata, requires
-    from trl_compat import releases as known
     from trl_compat.packages import PACKAGES
+    from trl_compat.publishing import index_metadata
+    from trl_compat.shipped import releases as known
+    from trl_compat.shipped import requires
 
     folder = root / "src" / "trl_compat" / "shipped"
     if not (folder / "releases.json").is_file():

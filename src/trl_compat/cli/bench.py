@@ -25,8 +25,9 @@ def bench(
     root: Path, profile: str, count: int, whole: bool, jobs: int | None, markdown: Path | None
 ) -> None:
     """Measure the same cells by plain torchrun and by the matrix, and print the ratios."""
-    from trl_compat import bench as measuring
-    from trl_compat import host, project
+    from trl_compat.files import project
+    from trl_compat.machine import host
+    from trl_compat.running import bench as measuring
 
     where = project.at(root)
     cells = measuring.cells_of(where, profile, None if whole else count)

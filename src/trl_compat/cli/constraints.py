@@ -22,9 +22,9 @@ def constraints(
 
     Exit code 0: there are constraints, or none are needed; 2: bad input, or pip cannot say it.
     """
-    from trl_compat.doctor import constraints as ways
-    from trl_compat.doctor import records
-    from trl_compat.doctor.conditions import Conditions
+    from trl_compat.advisories import records
+    from trl_compat.upgrade import constraints as ways
+    from trl_compat.usage.conditions import Conditions
 
     versions = _versions(given)
     conditions = Conditions()

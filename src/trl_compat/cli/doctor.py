@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput
-from trl_compat.escaping import terminal
+from trl_compat.text import terminal
 
 if TYPE_CHECKING:
-    from trl_compat.doctor.conditions import Conditions
-    from trl_compat.doctor.vocabulary import Vocabulary
-    from trl_compat.sources import Source
+    from trl_compat.stacks.sources import Source
+    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.vocabulary import Vocabulary
 
 FILE = click.Path(path_type=Path)
 
@@ -78,9 +78,11 @@ def doctor(
     Exit code 0: nothing applies; 1: something does or may, or it cannot be told; 2: wrong usage or
     bad input (the other files are answered all the same).
     """
-    from trl_compat.doctor import evidence, records, vocabulary
+    from trl_compat.advisories import records
     from trl_compat.doctor.diagnosis import Known, examine
     from trl_compat.doctor.render import render
+    from trl_compat.matching import nearest_run
+    from trl_compat.usage import vocabulary
 
     if files and python:
         raise BadInput("a file and --python: name one of the two")
@@ -93,7 +95,7 @@ def doctor(
     have, refused = _sources(files, python, words)
     ignored, expired = _accepted(pyproject, known)
     notes = [*conditions.notes, *broken, *expired]
-    all_of_it = Known(known, evidence.shipped(), uses, words)
+    all_of_it = Known(known, nearest_run.shipped(), uses, words)
     reports = [examine(s, conditions.values, all_of_it, notes, ignored) for s in have]
     click.echo(render(reports, form, refused), nl=False)
     for sentence in refused:
@@ -105,7 +107,7 @@ def doctor(
 
 def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str]) -> Conditions:
     """The conditions that the command line names."""
-    from trl_compat.doctor.conditions import Conditions
+    from trl_compat.usage.conditions import Conditions
 
     conditions = Conditions(words)
     for name, value in named.items():
@@ -126,15 +128,15 @@ def _read(
 ) -> None:
     """What the files of a user say besides."""
     if config:
-        from trl_compat.doctor import configs
+        from trl_compat.usage import configs
 
         configs.read_accelerate(config, conditions)
     if ds_config:
-        from trl_compat.doctor import configs
+        from trl_compat.usage import configs
 
         configs.read_deepspeed(ds_config, conditions)
     if script:
-        from trl_compat.doctor import scripts
+        from trl_compat.usage import scripts
 
         scripts.read(script, conditions)
 
@@ -154,7 +156,7 @@ def _sources(
     Raises:
         BadInput: there is nothing else.
     """
-    from trl_compat import sources
+    from trl_compat.stacks import sources
 
     have, refused = [], []
     for file in files or (None,):
@@ -173,13 +175,13 @@ def _accepted(pyproject: Path, known: Mapping[str, object]) -> tuple[dict[str, s
     """The failures that a project accepts, with the reason; a sentence for each that expired."""
     import datetime
 
-    from trl_compat.sources import files
+    from trl_compat.files import reading
 
     if not pyproject.exists():
         return {}, []
-    if "trl-compat" not in files.text_of(pyproject):
+    if "trl-compat" not in reading.text_of(pyproject):
         return {}, []  # and the reader of the table is not imported
-    from trl_compat.gate import ignores
+    from trl_compat.usage import ignores
 
     today = datetime.datetime.now(datetime.UTC).date()
     read = ignores.read(pyproject, known)

@@ -21,7 +21,6 @@ from typing import NoReturn
 
 import click
 
-from trl_compat import streams
 from trl_compat.errors import (
     EXIT_HARNESS,
     EXIT_INTERRUPTED,
@@ -30,7 +29,7 @@ from trl_compat.errors import (
     BadInput,
     HarnessError,
 )
-from trl_compat.escaping import terminal
+from trl_compat.text import streams, terminal
 
 POLITE_ENDS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -93,7 +92,7 @@ def _unexpected(error: BaseException) -> int:
 def _kept(told: str) -> str:
     """Where a traceback is kept, as the end of a sentence."""
     try:
-        from trl_compat.environments import cache
+        from trl_compat.stacks.environments import cache
 
         cache.root().mkdir(parents=True, exist_ok=True)
         path = cache.root() / "traceback.txt"

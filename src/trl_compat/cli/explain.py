@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from trl_compat.escaping import terminal
+from trl_compat.text import terminal
 
 
 @click.command(epilog="Example: trl-compat explain ppo-zero3-save")
@@ -19,8 +19,8 @@ def explain(root: Path, failure: str) -> None:
     package came with; nothing is run.
     """
     from trl_compat import advisories, results
-    from trl_compat.matrix import choose
     from trl_compat.report import account, explanation
+    from trl_compat.stacks.matrix import choose
 
     catalogue = advisories.at_hand(root)
     choose("failure", [failure], sorted(catalogue.records))

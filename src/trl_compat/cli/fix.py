@@ -13,7 +13,7 @@ from trl_compat.errors import BadInput
 
 if TYPE_CHECKING:
     from trl_compat.advisories import Advisory, Catalogue, Fix
-    from trl_compat.remedies import Remedy, Versions
+    from trl_compat.advisories.remedies import Remedy, Versions
 
 PACKAGES = ("trl", "torch", "transformers", "deepspeed", "accelerate", "peft")
 
@@ -46,8 +46,9 @@ def fix(
 
     What is printed is Python: paste it into the training script before the trainer is made.
     """
-    from trl_compat import advisories, remedies
-    from trl_compat.matrix import choose
+    from trl_compat import advisories
+    from trl_compat.advisories import remedies
+    from trl_compat.stacks.matrix import choose
 
     catalogue = advisories.at_hand(root)
     if failure is not None:
@@ -118,8 +119,8 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
 
 def _instead(advisory: Advisory, catalogue: Catalogue, versions: Versions) -> Iterator[str]:
     """What helps these versions without a patch, each release checked against all records."""
-    from trl_compat.advisories import compiled
-    from trl_compat.sources.source import Source
+    from trl_compat.publishing import compiled
+    from trl_compat.stacks.sources.source import Source
     from trl_compat.upgrade.recommend import Adviser, options
 
     given = {package: str(version) for package, version in versions.items()}

@@ -91,10 +91,12 @@ def gate(
     Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
     reference passes; 2: wrong usage or bad input; 70: the harness failed; 130: interrupted.
     """
-    from trl_compat import matrix_run, project, rerun
-    from trl_compat.execution.watch import Limits
+    from trl_compat.cells import rerun
+    from trl_compat.files import project
     from trl_compat.gate import output, run, sides
-    from trl_compat.host import stacks_at_a_time
+    from trl_compat.machine.host import stacks_at_a_time
+    from trl_compat.running import matrix_run
+    from trl_compat.running.execution.watch import Limits
 
     today = datetime.date.today()
     where = project.at(root)

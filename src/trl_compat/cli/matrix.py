@@ -68,10 +68,12 @@ def matrix(
     Exit code 0: every cell is as its advisory says; 1: one deviates; 2: wrong usage or bad input;
     70: the harness failed; 130: interrupted.
     """
-    from trl_compat import matrix_run, project, rerun
-    from trl_compat.cells import Selection
-    from trl_compat.execution.watch import Limits
-    from trl_compat.host import stacks_at_a_time
+    from trl_compat.cells import rerun
+    from trl_compat.cells.plan import Selection
+    from trl_compat.files import project
+    from trl_compat.machine.host import stacks_at_a_time
+    from trl_compat.running import matrix_run
+    from trl_compat.running.execution.watch import Limits
 
     if world_size is not None and not 2 <= world_size <= 8:
         raise BadInput(f"--world-size {world_size}: a cell has 2 to 8 ranks")
@@ -115,7 +117,7 @@ def choose_device(wanted: str, ranks: int) -> str:
     Raises:
         BadInput: ``cuda`` is asked for and a cell's ranks outnumber the GPUs.
     """
-    from trl_compat.host import visible_gpus
+    from trl_compat.machine.host import visible_gpus
 
     if wanted == "cpu":
         return "cpu"

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK
-from trl_compat.escaping import terminal
+from trl_compat.text import terminal
 
 
 @click.command(epilog='Example: trl-compat plan --from uv.lock --to "trl==1.12.*" --trainer GRPO')
@@ -38,12 +38,13 @@ def plan(
 
     Exit code 0: there is a way; 1: there is none; 2: wrong usage or bad input.
     """
-    from trl_compat import sources
-    from trl_compat.doctor import evidence, records
-    from trl_compat.doctor.conditions import Conditions
-    from trl_compat.strategies import conditions_of
+    from trl_compat.advisories import records
+    from trl_compat.matching import nearest_run
+    from trl_compat.stacks import sources
     from trl_compat.upgrade import plan as planning
     from trl_compat.upgrade.render import render
+    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.strategies import conditions_of
 
     conditions = Conditions()
     if trainers:
@@ -60,7 +61,7 @@ def plan(
     python = ".".join((source.python or platform.python_version()).split(".")[:2])
     ask = None if offline else planning.resolver(python)
     found = planning.make(
-        source, goal, conditions.values, records.shipped(), evidence.shipped(), ask
+        source, goal, conditions.values, records.shipped(), nearest_run.shipped(), ask
     )
     text = render(found, form)
     click.echo(text if form == "json" else terminal.lines(text), nl=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trl_compat.errors import EXIT_FINDINGS, BadInput
-from trl_compat.escaping import terminal
+from trl_compat.text import terminal
 
 if TYPE_CHECKING:
     from trl_compat import results
@@ -51,8 +51,9 @@ def report(
         _compare(*diff)
         return
 
-    from trl_compat import advisories, project
+    from trl_compat import advisories
     from trl_compat import report as reporting
+    from trl_compat.files import project
     from trl_compat.report.formats import FORMATS as KNOWN
 
     where = project.at(root, reports=reports)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from trl_compat.doctor.conditions import NEEDS, WORDS, Named
-from trl_compat.doctor.matching import matches
-from trl_compat.doctor.records import Record
-from trl_compat.sources.source import Source
+from trl_compat.advisories.records import Record
+from trl_compat.matching.applies import matches
+from trl_compat.stacks.sources.source import Source
+from trl_compat.usage.conditions import NEEDS, WORDS, Named
 
 NAMING = {"deepspeed": "--strategy deepspeed", "peft": "--peft"}
 

@@ -7,17 +7,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trl_compat.doctor import asked, assumptions, evidence, records, vocabulary, worlds
+from trl_compat.advisories import records
+from trl_compat.advisories.records import Record, Use
+from trl_compat.doctor import asked, assumptions
 from trl_compat.doctor.asked import Asked
-from trl_compat.doctor.conditions import Named, phrase
-from trl_compat.doctor.evidence import Nearest, Run
-from trl_compat.doctor.matching import Match, covers, matches
-from trl_compat.doctor.records import Record, Use
-from trl_compat.doctor.vocabulary import Vocabulary
-from trl_compat.doctor.worlds import Settled
-from trl_compat.sources.doubts import doubts
-from trl_compat.sources.source import Source
+from trl_compat.matching import nearest_run, worlds
+from trl_compat.matching.applies import Match, covers, matches
+from trl_compat.matching.nearest_run import Nearest, Run
+from trl_compat.matching.worlds import Settled
+from trl_compat.stacks.sources.doubts import doubts
+from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import Adviser, options
+from trl_compat.usage import vocabulary
+from trl_compat.usage.conditions import Named, phrase
+from trl_compat.usage.vocabulary import Vocabulary
 
 
 class Status(enum.Enum):
@@ -131,7 +134,7 @@ class Known:
 def shipped() -> Known:
     """What is shipped."""
     return Known(
-        records.shipped(), evidence.shipped(), records.shipped_uses(), vocabulary.shipped()
+        records.shipped(), nearest_run.shipped(), records.shipped_uses(), vocabulary.shipped()
     )
 
 
@@ -159,7 +162,7 @@ def examine(
         named=named,
         asked=asked_of,
         diagnoses=tuple(found),
-        nearest=evidence.nearest(have, known.runs),
+        nearest=nearest_run.nearest(have, known.runs),
         notes=(
             *source.notes,
             *doubts(source),
@@ -267,7 +270,7 @@ def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:
     met = tuple(run for run in runs if record.id in run.found)
     if not met:
         return "not run in the results that are shipped; known from the references"
-    closest = evidence.nearest(source, met)
+    closest = nearest_run.nearest(source, met)
     if closest is None:
         return f"seen on {', '.join(run.name for run in met)}"
     found = closest.run.found[record.id]

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trl_compat import releases
 from trl_compat.doctor.diagnosis import FOUND, SEVERITY_WORDS, Diagnosis, Report, Status
 from trl_compat.errors import BadInput
-from trl_compat.escaping import markdown, terminal
+from trl_compat.files import reading
 from trl_compat.packages import PACKAGES
-from trl_compat.sources import files
-from trl_compat.sources.source import Source, shown
+from trl_compat.shipped import releases
+from trl_compat.stacks.sources.source import Source, shown
+from trl_compat.text import markdown, terminal
 
 if TYPE_CHECKING:
     from trl_compat.report.findings import Finding, Level
@@ -236,7 +236,7 @@ def _place(source: Source) -> tuple[str, int | None]:
     if source.path is None:
         return "environment", None
     try:
-        lines = files.text_of(source.path).splitlines()
+        lines = reading.text_of(source.path).splitlines()
     except BadInput:  # gone since it was read
         lines = []
     found = (number for number, line in enumerate(lines, 1) if OF_TRL.match(line))

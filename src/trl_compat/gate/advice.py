@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trl_compat.doctor.records import Record, Value
-from trl_compat.gate.concerned import Usage
+from trl_compat.advisories.records import Record, Value
 from trl_compat.gate.report import RemedyReport
-from trl_compat.matrix import Stack
 from trl_compat.packages import PACKAGES
-from trl_compat.sources.source import Source
-from trl_compat.strategies import conditions_of
+from trl_compat.stacks.matrix import Stack
+from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import Adviser, options
+from trl_compat.usage.relevance import Usage
+from trl_compat.usage.strategies import conditions_of
 
 
 class CandidateAdvice:

@@ -9,16 +9,17 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from trl_compat.advisories import Advisory, Catalogue, WrongFix, compiled
-from trl_compat.expectations import applicable_fixes
+from trl_compat.advisories import Advisory, Catalogue, WrongFix
+from trl_compat.cells.expectations import applicable_fixes
+from trl_compat.cells.outcomes import Outcome, Verdict
 from trl_compat.gate.advice import CandidateAdvice
-from trl_compat.gate.concerned import Usage, lacking
-from trl_compat.gate.ignores import Ignore
 from trl_compat.gate.judgement import Rung, compare
 from trl_compat.gate.report import FailureReport, PlaceReport, RemedyReport, Seen, worst
-from trl_compat.matrix import Stack
-from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.publishing import compiled
 from trl_compat.results import CellResult
+from trl_compat.stacks.matrix import Stack
+from trl_compat.usage.ignores import Ignore
+from trl_compat.usage.relevance import Usage, lacking
 
 
 @dataclass(frozen=True)

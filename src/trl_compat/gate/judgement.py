@@ -13,7 +13,7 @@ import enum
 from dataclasses import dataclass
 from typing import assert_never
 
-from trl_compat.outcomes import Outcome, Verdict
+from trl_compat.cells.outcomes import Outcome, Verdict
 
 UNSAID = "whether you use it was not said"
 

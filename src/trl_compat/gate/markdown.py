@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trl_compat.escaping.markdown import block, code, inline, link, paragraph
 from trl_compat.gate import wording
 from trl_compat.gate.judgement import Rung
 from trl_compat.gate.report import FailureReport, GateReport, Seen
+from trl_compat.text.markdown import block, code, inline, link, paragraph
 
 MARK = "<!-- trl-compat gate -->"
 """Stands first, so that a bot finds its own comment and writes a new one over it."""

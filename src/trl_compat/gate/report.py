@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict
 
 import trl_compat
 from trl_compat.advisories import Severity
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.errors import EXIT_FINDINGS, EXIT_HARNESS, EXIT_OK
-from trl_compat.gate.ignores import Ignore
 from trl_compat.gate.judgement import Judgement, Rung
-from trl_compat.outcomes import Outcome
+from trl_compat.usage.ignores import Ignore
 
 
 class Part(BaseModel):

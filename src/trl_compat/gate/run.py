@@ -18,16 +18,19 @@ from pathlib import Path
 
 import yaml
 
-from trl_compat import advisories, matrix, matrix_run, results
-from trl_compat.cells import UNFIXED, Selection, plan
+from trl_compat import advisories, results
+from trl_compat.cells.plan import UNFIXED, Selection, plan
 from trl_compat.errors import EXIT_INTERRUPTED, BadInput, HarnessError
-from trl_compat.gate import comparison, concerned, ignores, sides
+from trl_compat.files.project import Project
+from trl_compat.gate import comparison, sides
 from trl_compat.gate.comparison import Both
 from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
 from trl_compat.gate.sides import Side
-from trl_compat.matrix import PACKAGES, Block, Matrix, Profile, Stack, choose
-from trl_compat.project import Project
 from trl_compat.results import CellResult
+from trl_compat.running import matrix_run
+from trl_compat.stacks import matrix
+from trl_compat.stacks.matrix import PACKAGES, Block, Matrix, Profile, Stack, choose
+from trl_compat.usage import ignores, relevance
 
 PROFILE = "gate"
 
@@ -76,7 +79,7 @@ class Gate:
         self.catalogue = advisories.load(where.advisories, where.reproductions)
         self.failures = choose("failure", request.failures, self.catalogue.failures)
         choose("model", request.models, self.table.models)
-        self.wanted = concerned.usage(self.catalogue, request.trainers, request.strategies)
+        self.wanted = relevance.usage(self.catalogue, request.trainers, request.strategies)
         self.accepted = ignores.read(request.pyproject, self.catalogue.records)
 
     def answer(self) -> GateReport:
@@ -138,7 +141,7 @@ class Gate:
         """Runs what concerns the user on both, then the fixes of what fails on the candidate."""
         stacks = {side.name: side.stack for side in (reference, candidate)}
         models = self.request.models
-        blocks = concerned.blocks(self.catalogue, self.failures, self.wanted, models, stacks)
+        blocks = relevance.blocks(self.catalogue, self.failures, self.wanted, models, stacks)
         text = _matrix_of(self.table, stacks, tuple(blocks))
         folder = self.where.state / "gate" / "--".join(stacks)
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,22 +17,23 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from trl_compat import sources
-from trl_compat.environments import (
+from trl_compat.errors import BadInput
+from trl_compat.files import reading
+from trl_compat.packages import REQUIRED_BY_TRL
+from trl_compat.stacks import sources
+from trl_compat.stacks.environments import (
     BuildRefused,
     Unavailable,
     Unresolvable,
     WrongFile,
     cache,
-    given,
     interpreters,
     locks,
+    user_locks,
 )
-from trl_compat.environments.without_wheels import Allowed
-from trl_compat.errors import BadInput
-from trl_compat.matrix import GIT, PACKAGES, Matrix, Stack, check_python, unknown
-from trl_compat.packages import REQUIRED_BY_TRL
-from trl_compat.sources import Source, files
+from trl_compat.stacks.environments.without_wheels import Allowed
+from trl_compat.stacks.matrix import GIT, PACKAGES, Matrix, Stack, check_python, unknown
+from trl_compat.stacks.sources import Source
 
 CURRENT = "current"
 THIS_PYTHON = ".".join(platform.python_version_tuple()[:2])
@@ -149,10 +150,10 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
     foreign = [url for url in source.commits.values() if not GIT.fullmatch(url)]
     if foreign:
         raise BadInput(f"{text}: {foreign[0]}: only git+https://...@<commit> can be installed here")
-    hashes = given.hashes_in(source.path) if source.path else {}
+    hashes = user_locks.hashes_in(source.path) if source.path else {}
     # Where there are hashes, pip wants all of them: such a file is complete.
     if (source.complete or hashes) and not source.unpinned:
-        kept = given.keep(_installable(pins), hashes, interpreter, asked.allowed)
+        kept = user_locks.keep(_installable(pins), hashes, interpreter, asked.allowed)
         # Its day is only that of the tools that build DeepSpeed: they must know its torch.
         day = max(asked.as_of, datetime.date.today())
         return _side(text, kept, asked, python, day, notes)
@@ -163,7 +164,7 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
         )
     wanted = [*pins, *(f"{name}{range_}" for name, range_ in source.unpinned.items())]
     notes.append(f"not a complete lock: resolved as of {asked.as_of}")
-    resolved = given.resolve(wanted, asked.as_of, interpreter, asked.allowed)
+    resolved = user_locks.resolve(wanted, asked.as_of, interpreter, asked.allowed)
     return _side(text, resolved, asked, python, asked.as_of, notes)
 
 
@@ -175,7 +176,7 @@ def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
     if added:
         notes.append(f"without a word on {', '.join(added)}: what the resolver takes")
     interpreter = _interpreter(text, asked.python)
-    resolved = given.resolve([*wanted, *added], asked.as_of, interpreter, asked.allowed)
+    resolved = user_locks.resolve([*wanted, *added], asked.as_of, interpreter, asked.allowed)
     return _side(text, resolved, asked, asked.python, asked.as_of, notes)
 
 
@@ -204,7 +205,7 @@ def _refuse_archives(text: str, source: Source) -> None:
 
 def _side(
     text: str,
-    made: given.Given,
+    made: user_locks.Given,
     asked: Asked,
     python: str,
     as_of: datetime.date,
@@ -236,7 +237,7 @@ def _installable(pins: list[str]) -> list[str]:
 
 
 def _extras_in(path: Path) -> list[str]:
-    lines = (line.strip() for line in files.text_of(path).splitlines())
+    lines = (line.strip() for line in reading.text_of(path).splitlines())
     return [found[0] for line in lines if (found := re.match(r"[\w.-]+\[[\w., -]+\]", line))]
 
 

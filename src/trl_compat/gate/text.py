@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from trl_compat.escaping import terminal
 from trl_compat.gate import wording
 from trl_compat.gate.judgement import Rung
 from trl_compat.gate.report import FailureReport, GateReport, SideReport
+from trl_compat.text import terminal
 
 WIDTH = 110
 

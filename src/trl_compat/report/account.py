@@ -14,9 +14,9 @@ from typing import Any
 
 import trl_compat
 from trl_compat.advisories import Advisory
-from trl_compat.expectations import standalone_name
+from trl_compat.cells.expectations import standalone_name
 from trl_compat.report import counts, provenance
-from trl_compat.report.releases import standings
+from trl_compat.report.release_summary import standings
 from trl_compat.results import Results
 
 SHIPPED = Path(trl_compat.__file__).with_name("shipped") / "results.json"

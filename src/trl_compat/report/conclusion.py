@@ -10,10 +10,10 @@ from rich.table import Table
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.escaping.console import escape
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import counts, tables
-from trl_compat.report.releases import failing
+from trl_compat.report.release_summary import failing
+from trl_compat.text.console import escape
 
 STYLE = {"✅": "green", "❌": "red", "⚠️": "yellow", "—": "dim"}
 MOST = 10

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from trl_compat.advisories import Catalogue
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.report.counts import WORDS
 from trl_compat.results import Results
 

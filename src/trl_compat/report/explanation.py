@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from trl_compat.advisories import Advisory
-from trl_compat.expectations import standalone_name
+from trl_compat.cells.expectations import standalone_name
 from trl_compat.report import wording
 from trl_compat.report.account import Account
 

@@ -21,13 +21,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trl_compat.advisories import Advisory, Catalogue, Remedy
-from trl_compat.expectations import standalone_name
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.expectations import standalone_name
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import counts, page_data, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import Coverage, coverage
 from trl_compat.report.page_data import SIGNS, kind
 from trl_compat.report.proven import proven_sets
-from trl_compat.report.releases import Standing, VariantRow, by_variant, standings
+from trl_compat.report.release_summary import Standing, VariantRow, by_variant, standings
 from trl_compat.results import CellResult, Results
 
 

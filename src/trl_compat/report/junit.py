@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import provenance, tables
 from trl_compat.results import CellResult, Results
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trl_compat.advisories import Advisory, Catalogue
-from trl_compat.expectations import standalone_name
+from trl_compat.cells.expectations import standalone_name
 from trl_compat.report import counts, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import coverage
-from trl_compat.report.releases import by_variant, standings
+from trl_compat.report.release_summary import by_variant, standings
 from trl_compat.results import CellResult, Results
 
 SIZE_LIMIT = 400_000  # bytes; GitHub renders files up to 512 KB

@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from trl_compat.advisories import Catalogue
-from trl_compat.expectations import standalone_name
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.expectations import standalone_name
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import provenance, stand_ins, tables, wording
 from trl_compat.results import CellResult, Results
 

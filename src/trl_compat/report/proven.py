@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import tables
 from trl_compat.results import Results
 

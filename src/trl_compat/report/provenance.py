@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trl_compat.execution.parts import missing
-from trl_compat.host import Host
+from trl_compat.machine.host import Host
+from trl_compat.machine.parts import missing
 from trl_compat.results import CellResult, Results, RunResult
 
 UNKNOWN = "on a machine of which nothing was kept"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import trl_compat
-from trl_compat.escaping import uri
 from trl_compat.report.findings import Finding
+from trl_compat.text import uri
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

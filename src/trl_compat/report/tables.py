@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from trl_compat import results
-from trl_compat.matrix import GIT, PACKAGES
-from trl_compat.outcomes import Outcome
+from trl_compat.cells.outcomes import Outcome
+from trl_compat.stacks.matrix import GIT, PACKAGES
 
 # Which outcome speaks for several cells: the worst that was seen.
 WORST_FIRST = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trl_compat.escaping import uri, workflow
 from trl_compat.report.findings import Finding
+from trl_compat.text import uri, workflow
 
 WORDS = {"error": "error", "warning": "warning", "note": "notice"}
 

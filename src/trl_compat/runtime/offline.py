@@ -1,7 +1,7 @@
 """Refuses the network in Python, on machines whose kernel does not keep cells off it.
 
 A second best: C code is not stopped.  Where the harness could give the cell a network of its own
-(``trl_compat.execution.isolation``) this is not used.
+(``trl_compat.machine.isolation``) this is not used.
 """
 
 from __future__ import annotations

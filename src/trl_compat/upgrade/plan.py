@@ -16,19 +16,19 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from trl_compat import releases, requires
-from trl_compat.doctor import evidence
-from trl_compat.doctor.conditions import Named
-from trl_compat.doctor.evidence import Nearest, Run
-from trl_compat.doctor.matching import covers
-from trl_compat.doctor.records import Record
+from trl_compat.advisories.records import Record
 from trl_compat.errors import BadInput
+from trl_compat.matching import nearest_run
+from trl_compat.matching.applies import covers
+from trl_compat.matching.nearest_run import Nearest, Run
 from trl_compat.packages import PACKAGES
-from trl_compat.sources.source import Source
+from trl_compat.shipped import releases, requires
+from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.safety import Safety, moved
 from trl_compat.upgrade.steps import steps
 from trl_compat.upgrade.targets import Choices, Targets
 from trl_compat.upgrade.versions import Bump, Versions, bumps
+from trl_compat.usage.conditions import Named
 
 Goal = Mapping[str, SpecifierSet]
 Resolver = Callable[[Versions], str | None]
@@ -270,7 +270,7 @@ def _stages(
         left = safety.failures(after)
         yield Stage(
             bumps=tuple(bumps(before, after)),
-            nearest=evidence.nearest(moved(safety.source, after), runs),
+            nearest=nearest_run.nearest(moved(safety.source, after), runs),
             mends=tuple(name for name in safety.failures(before) if name not in left),
             patches=safety.brought(before, after),
         )
@@ -282,8 +282,13 @@ def resolver(python: str) -> Resolver:
 
     Nothing is built: a plan runs no package's code.
     """
-    from trl_compat.environments import EnvironmentFailed, Unresolvable, interpreters, resolving
-    from trl_compat.environments.uv import ONLY_WHEELS
+    from trl_compat.stacks.environments import (
+        EnvironmentFailed,
+        Unresolvable,
+        interpreters,
+        resolving,
+    )
+    from trl_compat.stacks.environments.uv import ONLY_WHEELS
 
     interpreter = interpreters.find(python)
     today = datetime.date.today()

@@ -15,16 +15,16 @@ from itertools import takewhile
 
 from packaging.version import Version
 
-from trl_compat import requires
-from trl_compat.doctor.conditions import Named
-from trl_compat.doctor.matching import covers, inside
-from trl_compat.doctor.records import Avoidance, Record, Where
+from trl_compat.advisories.records import Avoidance, Record, Where
+from trl_compat.matching.applies import covers, inside
 from trl_compat.packages import PACKAGES
-from trl_compat.sources.source import Source
+from trl_compat.shipped import requires
+from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.safety import Problem, Safety
 from trl_compat.upgrade.spans import Span
 from trl_compat.upgrade.targets import Targets
 from trl_compat.upgrade.versions import Versions
+from trl_compat.usage.conditions import Named
 
 MOST = 2  # packages that are moved together; who needs more wants a plan
 

@@ -16,16 +16,16 @@ from types import MappingProxyType
 
 from packaging.version import Version
 
-from trl_compat import releases
-from trl_compat.doctor.conditions import Named, phrase
-from trl_compat.doctor.matching import Match, inside, matches
-from trl_compat.doctor.records import Record, Value
-from trl_compat.doctor.worlds import Settled, settled
+from trl_compat.advisories.records import Record, Value
+from trl_compat.matching.applies import Match, inside, matches
+from trl_compat.matching.worlds import Settled, settled
 from trl_compat.packages import PACKAGES
-from trl_compat.requires import Requires
-from trl_compat.sources.source import Source
+from trl_compat.shipped import releases
+from trl_compat.shipped.requires import Requires
+from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.spans import Spans, ranges_of
 from trl_compat.upgrade.versions import Versions
+from trl_compat.usage.conditions import Named, phrase
 
 HALF_YEARS = 2  # that a package may be younger than TRL
 Open = Match | Settled

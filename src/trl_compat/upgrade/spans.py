@@ -15,10 +15,10 @@ from itertools import chain, pairwise
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
-from trl_compat.doctor.records import Record
+from trl_compat.advisories.records import Record
 from trl_compat.packages import PACKAGES
-from trl_compat.releases import Releases
-from trl_compat.requires import Requires
+from trl_compat.shipped.releases import Releases
+from trl_compat.shipped.requires import Requires
 
 Span = tuple[Version, ...]
 """Final releases, the oldest first."""

@@ -11,7 +11,8 @@ def scenario(rank):
     rank.observe("values", " ".join(os.environ.values()))
     rank.observe("path", [p for p in sys.path if p])
     rank.observe(
-        "harness", sorted({"pytest", "xdist", "click", "trl_compat.matrix"} & set(sys.modules))
+        "harness",
+        sorted({"pytest", "xdist", "click", "trl_compat.stacks.matrix"} & set(sys.modules)),
     )
     rank.observe("home", os.path.expanduser("~"))
     rank.observe("host", socket.gethostname())

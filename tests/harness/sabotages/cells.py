@@ -13,12 +13,13 @@ from typing import Any
 
 from tests.check_sites import RUNTIME, Site, in_folder
 from tests.harness.conftest import ROOT
-from trl_compat import advisories, matrix
-from trl_compat.environments import build
-from trl_compat.execution.runner import StackRunner
-from trl_compat.execution.watch import Limits
-from trl_compat.outcomes import Observation, Outcome, decide
+from trl_compat import advisories
+from trl_compat.cells.outcomes import Observation, Outcome, decide
+from trl_compat.running.execution.runner import StackRunner
+from trl_compat.running.execution.watch import Limits
 from trl_compat.runtime.spec import CellSpec
+from trl_compat.stacks import matrix
+from trl_compat.stacks.environments import build
 
 from .declaration import Sabotage, declared
 

@@ -1,0 +1,180 @@
+"""The compiled advisories as light data; :mod:`trl_compat.publishing.compiled` writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from trl_compat.errors import BadInput
+
+Value = str | int | bool
+SHIPPED = Path(__file__).parents[1] / "shipped"
+
+
+@dataclass(frozen=True)
+class Where:
+    """A conjunction of version ranges and commits."""
+
+    versions: Mapping[str, str]
+    commits: Mapping[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Before:
+    """Where a block does not come to bear: there is nothing to fail, or ``by`` strikes first.
+
+    ``conditions`` are those that must be named for it, beyond what the block itself says.
+    """
+
+    by: str
+    where: Where
+    conditions: Mapping[str, list[Value]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A scope in which a failure shows, in conditions that a user can name.
+
+    Attributes:
+        symptom: name of the symptom; ``exception`` and ``message`` are its type and pattern.
+        conditions: allowed values by name.
+        severity: how it hurts.
+        provided: what must hold besides, as a clause.
+        absent: where the release lacks what could fail.
+        hidden: where another failure stops the run before.
+    """
+
+    symptom: str
+    exception: str
+    message: str
+    severity: str
+    where: Where
+    conditions: Mapping[str, list[Value]]
+    provided: str
+    absent: tuple[Before, ...]
+    hidden: tuple[Before, ...]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A fix without a change of versions, with the releases it is for."""
+
+    name: str
+    summary: str
+    snippet: str
+    cost: str
+    where: Where
+
+
+@dataclass(frozen=True)
+class WrongFix:
+    """What is recommended somewhere and does not help, and why."""
+
+    name: str
+    why: str
+    where: Where
+
+
+@dataclass(frozen=True)
+class Avoidance:
+    """Other versions, or an option with the versions that it is for."""
+
+    upgrade: Mapping[str, str]
+    pin: Mapping[str, str]
+    option: str
+    versions: Mapping[str, str]
+    note: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """An advisory, as far as doctor, marks and constraints need it."""
+
+    id: str
+    title: str
+    summary: str
+    severity: str
+    advice: str
+    available: Mapping[str, str]
+    blocks: tuple[Block, ...]
+    patches: tuple[Patch, ...]
+    avoid: tuple[Avoidance, ...]
+    wrong_fixes: tuple[WrongFix, ...]
+    references: tuple[str, ...]
+
+
+def parse(data: Mapping[str, Any]) -> Record:
+    """A record from its JSON form."""
+    blocks = tuple(
+        Block(
+            **{
+                **block,
+                "where": Where(**block["where"]),
+                **{
+                    name: tuple(Before(**{**b, "where": Where(**b["where"])}) for b in block[name])
+                    for name in ("absent", "hidden")
+                },
+            }
+        )
+        for block in data["blocks"]
+    )
+    patches = tuple(Patch(**{**p, "where": Where(**p["where"])}) for p in data["patches"])
+    wrong = tuple(WrongFix(**{**w, "where": Where(**w["where"])}) for w in data["wrong_fixes"])
+    parts = {
+        "blocks": blocks,
+        "patches": patches,
+        "avoid": tuple(Avoidance(**way) for way in data["avoid"]),
+        "wrong_fixes": wrong,
+        "references": tuple(data["references"]),
+    }
+    return Record(**{**data, **parts})
+
+
+Use = Mapping[str, Value]
+"""Conditions under which a reproduction runs."""
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((SHIPPED / "advisories.json").read_text(encoding="utf-8"))
+    return data
+
+
+@cache
+def shipped() -> dict[str, Record]:
+    """Every record that is shipped, by id; withdrawn ones are not."""
+    return {data["id"]: parse(data) for data in _shipped()["records"]}
+
+
+def shipped_uses() -> tuple[Use, ...]:
+    """What the reproductions of the shipped records do: nothing else was ever looked at."""
+    return tuple(_shipped()["uses"])
+
+
+def of_folder(folder: Path) -> tuple[dict[str, Record], tuple[Use, ...], list[str]]:
+    """Records of somebody's own, one YAML file each, and a sentence for each that is left out."""
+    from trl_compat.advisories import load_leniently
+    from trl_compat.publishing import compiled
+
+    catalogue, broken = load_leniently(folder)
+    data = json.loads(json.dumps(compiled.advisories(catalogue)))
+    records = {record["id"]: parse(record) for record in data["records"]}
+    return records, tuple(data["uses"]), broken
+
+
+def shipped_record(failure: str) -> Record:
+    """The record of a failure.
+
+    Raises:
+        BadInput: there is none; the nearest id is suggested.
+    """
+    from trl_compat.text.nearest import hint
+
+    known = shipped()
+    if failure not in known:
+        raise BadInput(f"unknown failure '{failure[:100]}'; {hint(failure, known, 1)}")
+    return known[failure]

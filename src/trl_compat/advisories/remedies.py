@@ -1,0 +1,97 @@
+"""Which fix of an advisory is for whom: the versions that one has, and what they mean for it.
+
+Pure; the only edge is :func:`installed`, which asks the metadata of the environment and imports no
+package.  A version that nobody named and that is not installed is unknown, and says nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from trl_compat.advisories import Advisory, Affected, Fix, Scope
+from trl_compat.errors import BadInput
+from trl_compat.stacks.matrix import PACKAGES, choose
+
+Versions = Mapping[str, Version]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What an advisory means for some versions.
+
+    Attributes:
+        fix: the one to take; None if none is needed or none is for these versions.
+        hit: the scopes that cover the versions, or may: a version of theirs is unknown.
+        certain: whether no version that counts is unknown.
+    """
+
+    fix: Fix | None
+    hit: tuple[Affected, ...]
+    certain: bool
+
+
+def installed() -> dict[str, Version]:
+    """The versions of the packages in this environment; imports none of them."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = Version(importlib.metadata.version(package))
+        except (importlib.metadata.PackageNotFoundError, InvalidVersion):
+            continue
+    return found
+
+
+def named(given: Mapping[str, str | None]) -> dict[str, Version]:
+    """The versions that were named.
+
+    Raises:
+        BadInput: one is no version.
+    """
+    found = {}
+    for package, text in given.items():
+        if text is None:
+            continue
+        try:
+            found[package] = Version(text)
+        except InvalidVersion:
+            raise BadInput(f"--{package} {text}: not a version; write it like 0.14.0") from None
+    return found
+
+
+def remedy(advisory: Advisory, versions: Versions, wanted: str | None = None) -> Remedy:
+    """What to do about an advisory with these versions.
+
+    Raises:
+        BadInput: the wanted fix is not one of the advisory's.
+    """
+    if wanted is not None:
+        choose("fix", [wanted], [fix.name for fix in advisory.fixes])
+    seen = [(scope, _covers(scope, versions)) for scope in advisory.affected]
+    hit = tuple(scope for scope, covered in seen if covered is not False)
+    fixes = [fix for fix in advisory.fixes if wanted in (None, fix.name) and suits(fix, versions)]
+    certain = not any(covered is None for _, covered in seen)
+    return Remedy(fixes[0] if hit and fixes else None, hit, certain)
+
+
+def suits(fix: Fix, versions: Versions) -> bool:
+    """Whether a fix is for these versions, as far as they are known."""
+    return _covers(fix, versions) is not False
+
+
+def _covers(scope: Scope | Fix, versions: Versions) -> bool | None:
+    """Whether a scope covers the versions; None if one that it asks for is unknown."""
+    if scope.commits and not scope.versions:
+        return False  # a tree between releases; whoever has one names it in a stack of the matrix
+    unknown = False
+    for package, range_ in scope.versions.items():
+        version = versions.get(package)
+        if version is None:
+            unknown = True
+        elif not SpecifierSet(range_).contains(version, prereleases=True):
+            return False
+    return None if unknown else True

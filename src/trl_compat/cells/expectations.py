@@ -1,0 +1,160 @@
+"""Which outcome the advisories predict for a cell; the only place where predictions are made.
+
+Ranges name releases.  Of a stack that takes a git commit of a package they say nothing, and where
+they would decide nothing is predicted, unless a record of the failure names that very commit:
+whoever wrote it has looked at that tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from pydantic import BaseModel, ConfigDict
+
+from trl_compat.advisories import STANDALONE, Advisory, Fix, Remedy, Scope, WrongFix
+from trl_compat.cells.outcomes import Outcome
+from trl_compat.stacks.matrix import Versions
+
+
+class Expectation(BaseModel):
+    """The predicted outcome, with the symptom or the mask that makes it so.
+
+    Attributes:
+        outcome: None where nothing is predicted; such a cell cannot deviate.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    outcome: Outcome | None
+    symptom: str | None = None
+    masked_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A remedy as one cell tries it: by its entry, or by the text that does without this package.
+
+    Both must do what the advisory says, each in a cell of its own.
+    """
+
+    remedy: Remedy
+    standalone: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the cell and the reports call it."""
+        return standalone_name(self.remedy.name) if self.standalone else self.remedy.name
+
+    @property
+    def entry(self) -> str | None:
+        """``module:function`` to call; None where the text is executed."""
+        return None if self.standalone else self.remedy.entry
+
+
+def standalone_name(fix: str) -> str:
+    """The name under which the standalone form of a fix is tried."""
+    return f"{fix}{STANDALONE}"
+
+
+def trials(remedies: Sequence[Remedy]) -> Iterator[Trial]:
+    """Every remedy, and after each fix its standalone form."""
+    for remedy in remedies:
+        yield Trial(remedy)
+        if isinstance(remedy, Fix) and remedy.standalone:
+            yield Trial(remedy, remedy.standalone)
+
+
+def expect(
+    stack: Versions,
+    advisory: Advisory,
+    variant: str,
+    masks: Sequence[Advisory],
+    fix: Remedy | None = None,
+    device: str = "cpu",
+) -> Expectation:
+    """The outcome that the advisories predict for a cell; its device counts as a condition."""
+    assert advisory.reproduction is not None
+    conditions = {**advisory.reproduction.conditions_of(variant), "device": device}
+    told = _Told(stack, conditions, known=_named(stack, advisory))
+    if not _available(stack, advisory) or any(told.covers(a) for a in advisory.absent):
+        return Expectation(outcome=Outcome.NOT_APPLICABLE)
+    if told.undecided(Scope(versions=advisory.available), *advisory.absent):
+        return Expectation(outcome=None)
+    for mask in masks:
+        if mask.id != advisory.id and any(told.covers(scope) for scope in mask.affected):
+            return Expectation(outcome=Outcome.MASKED, masked_by=mask.id)
+        if mask.id != advisory.id and told.undecided(*mask.affected):
+            return Expectation(outcome=None)
+    symptom = next((a.symptom for a in advisory.affected if told.covers(a)), None)
+    if symptom is None and told.undecided(*advisory.affected):
+        return Expectation(outcome=None)
+    match fix:
+        case WrongFix():
+            return Expectation(outcome=Outcome.REPRODUCED, symptom=fix.symptom)
+        case None if symptom:
+            return Expectation(outcome=Outcome.REPRODUCED, symptom=symptom)
+        case _:
+            return Expectation(outcome=Outcome.PASS)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What scopes say of a stack under some conditions.
+
+    Attributes:
+        known: the packages whose git commit the failure's record names.
+    """
+
+    stack: Versions
+    conditions: Mapping[str, Any]
+    known: frozenset[str]
+
+    def covers(self, scope: Scope) -> bool:
+        """Whether the stack lies in the scope."""
+        return scope.covers(self.stack, self.conditions)
+
+    def undecided(self, *scopes: Scope) -> bool:
+        """Whether a range of one of the scopes is all that decides, and is asked of a commit."""
+        return any(self._hangs_on_a_commit(scope) for scope in scopes)
+
+    def _hangs_on_a_commit(self, scope: Scope) -> bool:
+        asked = {p for p in scope.versions if self.stack.commit(p) is not None} - self.known
+        rest = {p: range_ for p, range_ in scope.versions.items() if p not in asked}
+        without = Scope(versions=rest, commits=scope.commits, conditions=scope.conditions)
+        return bool(asked) and self.covers(without)
+
+
+def _named(stack: Versions, advisory: Advisory) -> frozenset[str]:
+    """The packages of which the stack has a git commit that the advisory names."""
+    commits = [scope.commits for scope in (*advisory.affected, *advisory.absent)]
+    commits += [remedy.commits for remedy in (*advisory.fixes, *advisory.wrong_fixes)]
+    return frozenset(
+        package
+        for named in commits
+        for package, one in named.items()
+        if Scope(commits={package: one}).covers(stack, {})
+    )
+
+
+def applicable_fixes(stack: Versions, advisory: Advisory, variant: str) -> list[Remedy]:
+    """Fixes, right and wrong, that exist in this stack and variant."""
+    assert advisory.reproduction is not None
+    conditions = advisory.reproduction.conditions_of(variant)
+    remedies: tuple[Remedy, ...] = (*advisory.fixes, *advisory.wrong_fixes)
+    return [
+        fix
+        for fix in remedies
+        if (not fix.variants or variant in fix.variants)
+        and Scope(versions=fix.versions, commits=fix.commits).covers(stack, conditions)
+    ]
+
+
+def _available(stack: Versions, advisory: Advisory) -> bool:
+    for package, range_ in advisory.available.items():
+        version = stack.version(package)
+        if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Files of the project and of users, read as text, YAML or models, and written atomically."""

@@ -1,0 +1,1 @@
+"""This machine: starting, containing and ending processes, and describing the host."""

@@ -1,0 +1,1 @@
+"""Does a record apply to what someone has and uses?"""

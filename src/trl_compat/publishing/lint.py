@@ -1,0 +1,247 @@
+"""What a reader of advisories may rely on and no schema can say, checked against the releases.
+
+Every rule returns sentences; an empty list is a clean record.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from trl_compat.advisories.catalogue import Catalogue
+from trl_compat.advisories.schema import Advisory, Affected, Conditions, Value
+from trl_compat.publishing.compiled import found_in
+from trl_compat.publishing.events import is_open
+from trl_compat.results import Results
+from trl_compat.shipped.releases import Releases
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong with a record; a warning does not fail the lint."""
+
+    failure: str
+    text: str
+    level: Literal["error", "warning"] = "error"
+
+
+def lint(
+    catalogue: Catalogue, releases: Releases, document: Results | None, reproductions: Path
+) -> list[Complaint]:
+    """All complaints about all records, in the order of their ids."""
+    complaints = []
+    for failure, advisory in sorted(catalogue.records.items()):
+        rules = (
+            *_ranges(advisory, releases),
+            *_overlaps(advisory, releases),
+            *_references(advisory, reproductions),
+            *_open_ends(advisory, releases, document),
+            *_avoidances(advisory, releases),
+            *_advice(advisory),
+            *_standalone(advisory),
+            *_for_users(advisory),
+            *_dates(advisory),
+        )
+        complaints += [Complaint(failure, text, level) for level, text in rules]
+    return complaints
+
+
+Rule = Iterator[tuple[Literal["error", "warning"], str]]
+
+
+def _all_ranges(advisory: Advisory) -> Iterator[tuple[str, str, str]]:
+    """Every range of a record with the place where it stands."""
+    places = [("available", advisory.available)]
+    places += [(f"affected {n}", block.versions) for n, block in enumerate(advisory.affected, 1)]
+    places += [(f"absent {n}", block.versions) for n, block in enumerate(advisory.absent, 1)]
+    places += [(f"fix {r.name}", r.versions) for r in (*advisory.fixes, *advisory.wrong_fixes)]
+    places += [(f"avoid {n}", {**w.upgrade, **w.pin}) for n, w in enumerate(advisory.avoid, 1)]
+    for place, ranges in places:
+        for package, range_ in ranges.items():
+            yield place, package, range_
+
+
+def _ranges(advisory: Advisory, releases: Releases) -> Rule:
+    """Versions that do not exist, and ranges that hold no release."""
+    for place, package, range_ in _all_ranges(advisory):
+        known = releases.of(package)
+        if not known:
+            continue
+        for specifier in SpecifierSet(range_):
+            try:
+                bound = Version(specifier.version)
+            except InvalidVersion:
+                continue  # 1.2.*: a family of releases
+            if bound not in known:
+                text = f"{place}: {package} {bound} was never released (as of {releases.as_of})"
+                yield "error", text
+        inside = SpecifierSet(range_)
+        if not any(inside.contains(version, prereleases=True) for version in known):
+            yield "error", f"{place}: no release of {package} is in '{range_}'"
+
+
+def _overlaps(advisory: Advisory, releases: Releases) -> Rule:
+    """Blocks that cover the same stack and name different symptoms, or say the same twice."""
+    numbered = list(enumerate(advisory.affected, 1))
+    for (n, one), (m, other) in combinations(numbered, 2):
+        if not _compatible(one.conditions, other.conditions) or not _meet(one, other, releases):
+            continue
+        if one.symptom != other.symptom and not one.first:
+            yield (
+                "error",
+                f"affected {n} and {m} overlap with different symptoms; say why in 'first'",
+            )
+        if one.symptom == other.symptom and one.conditions == other.conditions:
+            yield "error", f"affected {n} and {m} overlap and say the same"
+
+
+def _compatible(one: Conditions, other: Conditions) -> bool:
+    common = one.keys() & other.keys()
+    return all(_set(one[name]) & _set(other[name]) for name in common)
+
+
+def _set(value: Value | tuple[Value, ...]) -> set[Value]:
+    return set(value) if isinstance(value, tuple) else {value}
+
+
+def _meet(one: Affected, other: Affected, releases: Releases) -> bool:
+    """Whether some stack can be in both: for each package a release that both ranges hold."""
+    for package in one.commits.keys() | other.commits.keys():
+        ours, theirs = set(one.commits.get(package, ())), set(other.commits.get(package, ()))
+        if not ours & theirs:
+            return False
+    for package in one.versions.keys() & other.versions.keys():
+        both = SpecifierSet(one.versions[package]) & SpecifierSet(other.versions[package])
+        if not any(both.contains(v, prereleases=True) for v in releases.of(package)):
+            return False
+    return True
+
+
+def _references(advisory: Advisory, reproductions: Path) -> Rule:
+    """Fixes, wrong fixes and variants that are not there."""
+    reproduction = advisory.reproduction
+    for remedy in (*advisory.fixes, *advisory.wrong_fixes):
+        name, _, function = remedy.entry.partition(":")
+        path: Path | None
+        if name == "reproduction":
+            path = reproductions / f"{reproduction.module}.py" if reproduction else None
+        else:
+            spec = importlib.util.find_spec(name) if name.startswith("trl_compat.") else None
+            path = Path(spec.origin) if spec and spec.origin else None
+        if path is None or not path.is_file():
+            yield "error", f"{remedy.name}: there is no module {name}"
+        elif function not in _functions(path):
+            yield "error", f"{remedy.name}: {path.name} has no function {function}"
+        for variant in remedy.variants:
+            if not reproduction or variant not in reproduction.variants:
+                yield "error", f"{remedy.name}: '{variant}' is not one of the variants"
+
+
+def _functions(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _open_ends(advisory: Advisory, releases: Releases, document: Results | None) -> Rule:
+    """A range without an upper end holds for releases to come: the newest must have been run.
+
+    Where another package of the block has an end, releases to come are not hit by themselves, and
+    it is a warning.
+    """
+    for number, block in enumerate(advisory.affected, 1):
+        ends = {package: range_ for package, range_ in block.versions.items() if is_open(range_)}
+        for package in ends:
+            newest, seen = (
+                releases.newest(package),
+                _newest_seen(advisory, block, package, document),
+            )
+            if seen == newest:
+                continue
+            run = f"the newest that was seen is {seen}" if seen else "none was seen"
+            text = f"affected {number}: {package} has no upper end, and of {newest} down {run}"
+            yield ("error" if len(ends) == len(block.versions) else "warning"), text
+
+
+def _newest_seen(
+    advisory: Advisory, block: Affected, package: str, document: Results | None
+) -> Version | None:
+    """The newest release of a package on which the block's symptom was really seen."""
+    if document is None:
+        return None
+    found = {
+        getattr(document.stacks[cell.stack], package)
+        for cell in document.cells
+        if found_in(cell) == advisory.id and cell.symptom == block.symptom
+    }
+    return max((Version(v) for v in found if not v.startswith("git+")), default=None)
+
+
+def _avoidances(advisory: Advisory, releases: Releases) -> Rule:
+    """A range that is given as a way out and is affected itself."""
+    for number, way in enumerate(advisory.avoid, 1):
+        changes = {**way.upgrade, **way.pin}
+        for m, block in enumerate(advisory.affected, 1):
+            shared = changes.keys() & block.versions.keys()
+            if changes and len(shared) == len(changes) and _inside(changes, block, releases):
+                yield "error", f"avoid {number} leads into affected {m}"
+
+
+def _advice(advisory: Advisory) -> Rule:
+    """A release that is recommended in free text, where nobody checks it against other failures."""
+    texts = [("advice", advisory.advice)]
+    texts += [(f"note of avoid {n}", way.note) for n, way in enumerate(advisory.avoid, 1)]
+    for place, text in texts:
+        found = re.search(r"\d+\.\d+", text)
+        if found:
+            yield "error", f"{place}: names {found[0]}; a release is a range under 'avoid'"
+
+
+def _standalone(advisory: Advisory) -> Rule:
+    """A fix that nobody can use without this package."""
+    for fix in advisory.fixes:
+        if not fix.standalone:
+            yield "error", f"{fix.name}: has no standalone form"
+            continue
+        try:
+            tree = ast.parse(fix.standalone)
+        except SyntaxError as error:
+            yield "error", f"{fix.name}: its standalone form is no Python ({error.msg})"
+            continue
+        imports = (n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+        if any("trl_compat" in ast.unparse(node) for node in imports):
+            yield "error", f"{fix.name}: its standalone form imports this package"
+
+
+def _inside(changes: dict[str, str], block: Affected, releases: Releases) -> bool:
+    for package, range_ in changes.items():
+        both = SpecifierSet(range_) & SpecifierSet(block.versions[package])
+        if not any(both.contains(v, prereleases=True) for v in releases.of(package)):
+            return False
+    return True
+
+
+def _for_users(advisory: Advisory) -> Rule:
+    """A facet or a stand-in means nothing to a user."""
+    for number, block in enumerate(advisory.affected, 1):
+        inner = block.conditions.keys() & {"facet", "without_stand_in"}
+        if inner and block.means is None:
+            level: Literal["error", "warning"] = "warning" if advisory.masks else "error"
+            text = f"affected {number}: '{min(inner)}' is of the reproduction; say what it 'means'"
+            yield level, text
+
+
+def _dates(advisory: Advisory) -> Rule:
+    if advisory.published is None:
+        yield "warning", "no date of publication"
+    for later in (advisory.modified, advisory.withdrawn):
+        if later and advisory.published and later < advisory.published:
+            yield "error", f"{later} is before it was published, {advisory.published}"

@@ -1,0 +1,1 @@
+"""Running cells: the campaign, its store, its engine and its display."""

@@ -1,0 +1,390 @@
+"""One run of a selection of cells: what pytest and its workers need to know to run any of them.
+
+The campaign is written to a file, so that every worker process of pytest-xdist rebuilds the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from trl_compat import advisories
+from trl_compat.cells.expectations import Expectation
+from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict, agreed, decide
+from trl_compat.cells.plan import Cell
+from trl_compat.errors import BadInput, HarnessError
+from trl_compat.files.project import Project
+from trl_compat.machine.host import visible_gpus
+from trl_compat.running.execution import bundle
+from trl_compat.running.execution.runner import StackRunner, unsound
+from trl_compat.running.execution.watch import Limits
+from trl_compat.running.store import CellRecord, Store, Surroundings, content_key
+from trl_compat.runtime.signature import errnos
+from trl_compat.runtime.spec import CellSpec
+from trl_compat.stacks import matrix
+from trl_compat.stacks.environments import (
+    EnvironmentFailed,
+    Unavailable,
+    Unresolvable,
+    build,
+    cache,
+    interpreters,
+    locks,
+)
+from trl_compat.stacks.environments.damage import Depth
+
+
+class Order(BaseModel):
+    """The campaign as data.
+
+    Attributes:
+        cells: what to run, in order.
+        limits: when a cell is stopped.
+        preload: False starts every cell by plain ``torchrun``.
+        repeat: how often each cell is run.
+        confirm: the cells have surprised; run each once more, by plain ``torchrun``.
+        run: the id of the run of the command that this is a part of.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    root: Path
+    matrix_file: Path
+    reports: Path
+    state: Path
+    models: dict[str, str]
+    cells: list[Cell]
+    limits: Limits
+    preload: bool = True
+    repeat: int = 1
+    confirm: bool = False
+    run: str = ""
+
+    @property
+    def project(self) -> Project:
+        """The folders of the project."""
+        return Project(self.root, self.matrix_file, self.reports, self.state)
+
+
+class Campaign:
+    """Runs cells of an order, one stack at a time, and keeps what it observes.
+
+    What is observed in a damaged environment says nothing of its stack.  Distributions and versions
+    are compared before a cell is kept, files too before a surprise is, and once more when a stack
+    is left: what was observed since the last time that all was well is then a harness error, and
+    the stack goes on in an environment that is made again.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.project = order.project
+        self.matrix = matrix.load(self.project.matrix_file)
+        self.catalogue = advisories.load(self.project.advisories, self.project.reproductions)
+        self.store = Store(self.project.state)
+        self._bundle = bundle.contents()
+        self._locks: dict[str, str] = {}
+        self._sources: dict[Path, bytes] = {}
+        self._bundle_digests: dict[tuple[Path, str | None], str] = {}
+        self._stack: str | None = None
+        self._runner: StackRunner | None = None
+        self._environment: build.Environment | None = None
+        self._failed: EnvironmentFailed | BadInput | HarnessError | None = None
+        self._files_unchecked: list[Cell] = []
+        self._damaged: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """Ends every process of the campaign, and vouches for what it has kept or takes it back."""
+        if self._runner is not None:
+            self._runner.close()
+        if self._environment is not None and self._files_unchecked:
+            wrong = build.wrong_with(self._environment, Depth.SIZES)
+            if wrong:
+                self._take_back(wrong)
+        self._files_unchecked = []
+        self._runner, self._stack, self._environment, self._failed = None, None, None, None
+
+    def reproduction(self, cell: Cell) -> Path:
+        """The module that a cell runs."""
+        module = self.catalogue.reproduction(cell.failure).module
+        return self.project.reproductions / f"{module}.py"
+
+    def conditions(self, cell: Cell) -> dict[str, object]:
+        """The conditions of a cell's variant."""
+        return dict(self.catalogue.reproduction(cell.failure).conditions_of(cell.variant))
+
+    def key(self, cell: Cell, lock_sha256: str) -> str:
+        """The content key under which the cell would be observed now."""
+        reproduction = self.reproduction(cell)
+        return content_key(
+            cell,
+            lock_sha256=lock_sha256,
+            conditions=self.conditions(cell),
+            reproduction_digest=hashlib.sha256(self._source(reproduction)).hexdigest(),
+            model_digest=self.order.models[cell.model],
+            bundle_digest=self._bundle_digest(reproduction, cell.entry),
+        )
+
+    def _source(self, module: Path) -> bytes:
+        if module not in self._sources:
+            self._sources[module] = module.read_bytes()
+        return self._sources[module]
+
+    def _bundle_digest(self, reproduction: Path, entry: str | None) -> str:
+        """The digest of what a cell can import of ours."""
+        key = (reproduction, entry)
+        if key not in self._bundle_digests:
+            found = bundle.digest(self._bundle, self._source(reproduction), entry)
+            self._bundle_digests[key] = found
+        return self._bundle_digests[key]
+
+    def known(self, cell: Cell) -> CellRecord | None:
+        """The record of a cell if nothing changed since; looks at the cache, resolves nothing."""
+        lock_sha256 = self._kept_lock(cell.stack)
+        record = self.store.current(cell, self.key(cell, lock_sha256)) if lock_sha256 else None
+        return record if record is not None and self._launched_as_asked(record) else None
+
+    def _launched_as_asked(self, record: CellRecord) -> bool:
+        """Whether a record answers the order: who asks for ``torchrun`` wants it seen there.
+
+        The other way round any record will do: preloading is to say the same, only sooner.
+        """
+        by_torchrun = all(seen.launch is Launch.TORCHRUN for seen in record.observations)
+        return self.order.preload or by_torchrun
+
+    def reportable(self, cell: Cell, since: str) -> CellRecord | None:
+        """The record to report for a cell: a current one, or what kept it from running since then.
+
+        An outdated record is no result: its reproduction, lock or models are others by now.
+        """
+        record = self.store.read(cell.id)
+        if record is not None and not record.final:
+            return record if record.observations[0].started_at >= since else None
+        return self.known(cell)
+
+    def _kept_lock(self, stack: str) -> str | None:
+        if stack not in self._locks:
+            wanted = self.matrix.stacks[stack]
+            try:
+                kept = locks.kept(wanted, interpreters.find(wanted.python))
+            except EnvironmentFailed:
+                kept = None
+            if kept is None:
+                return None  # not remembered: a worker may be making it
+            self._locks[stack] = kept
+        return self._locks[stack]
+
+    def run(self, cell: Cell) -> Verdict:
+        """Runs a cell as often as was asked for and keeps the record.
+
+        Raises:
+            BadInput: the disk is full, or something else of the machine has to be mended first.
+        """
+        environment = self._ready(cell.stack)
+        if environment is None:
+            return self._not_started(cell)
+        launch = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
+        record = CellRecord(
+            key=self.key(cell, environment.lock.sha256),
+            cell_id=cell.id,
+            surroundings=Surroundings(
+                lock_sha256=environment.lock.sha256, packages=environment.lock.packages
+            ),
+            observations=tuple(self._observe(cell, launch) for _ in range(self.order.repeat)),
+            run=self.order.run,
+        )
+        return self._keep_if_sound(record, cell, environment)
+
+    def _not_started(self, cell: Cell) -> Verdict:
+        """Keeps the record of a cell whose environment could not be made."""
+        match self._failed:
+            case Unavailable():
+                outcome = Outcome.UNAVAILABLE
+            case Unresolvable():
+                outcome = Outcome.UNRESOLVABLE
+            case BadInput():
+                raise self._failed
+            case _:
+                outcome = Outcome.HARNESS_ERROR
+        seen = unsound(outcome, str(self._failed), world_size=cell.world_size)
+        return self._keep(_nothing(seen, cell, self.order.run), cell)
+
+    def confirm(self, cell: Cell) -> Verdict:
+        """Runs a cell that surprised once more, by plain ``torchrun``, and keeps that beside it.
+
+        Raises:
+            BadInput: the disk is full.
+        """
+        record = self.store.read(cell.id)
+        if record is None:
+            return self.run(cell)
+        environment = self._ready(cell.stack)
+        if environment is None:
+            return self.verdict(cell, record)  # what was seen is worth more than nothing
+        seen = self._observe(cell, Launch.TORCHRUN)
+        both = record.model_copy(update={"confirmation": seen})
+        return self._keep_if_sound(both, cell, environment)
+
+    def _keep_if_sound(
+        self, record: CellRecord, cell: Cell, environment: build.Environment
+    ) -> Verdict:
+        """Keeps a record, unless its environment was damaged while it was made."""
+        verdict = self.verdict(cell, record)
+        surprises = record.confirmation is not None or not agrees(cell.expectation, verdict)
+        wrong = build.wrong_with(environment, Depth.CONTENTS if surprises else Depth.VERSIONS)
+        self._files_unchecked.append(cell)
+        if not wrong:
+            if surprises:
+                self._files_unchecked = []
+            return self._keep(record, cell)
+        self._take_back(wrong)
+        self._files_unchecked = []
+        self.close()  # with the processes that have the damaged modules in memory
+        taken_back = self.store.read(cell.id)
+        assert taken_back is not None
+        return self.verdict(cell, taken_back)
+
+    def _take_back(self, wrong: str) -> None:
+        """Makes harness errors of the cells since the last time that the environment was sound."""
+        assert self._stack is not None
+        self._damaged[self._stack] += 1
+        sentence = (
+            f"the environment of {self._stack} was damaged while its cells ran ({wrong}); "
+            "run the same command again, which makes it anew"
+        )
+        for cell in self._files_unchecked:
+            seen = unsound(Outcome.HARNESS_ERROR, sentence, world_size=cell.world_size)
+            self.store.write(_nothing(seen, cell, self.order.run))
+
+    def unconfirmed(self, cell: Cell) -> bool:
+        """Whether the record of a cell surprises and no second run has confirmed that yet."""
+        record = self.store.read(cell.id)
+        if record is None or record.confirmation or not _started(record):
+            return False
+        verdict = self.verdict(cell, record)
+        return verdict.outcome is not Outcome.UNSTABLE and not agrees(cell.expectation, verdict)
+
+    def _observe(self, cell: Cell, launch: Launch) -> Observation:
+        assert self._runner is not None
+        try:
+            spec = CellSpec(
+                cell=cell.id,
+                reproduction=str(self.reproduction(cell)),
+                variant=cell.variant,
+                conditions=self.conditions(cell),
+                model=cell.model,
+                model_dir=str(self.project.models / cell.model),
+                world_size=cell.world_size,
+                device=cell.device,
+                folder=str(self._runner.folder(cell.failure)),
+                fix=cell.entry,
+                fix_code=cell.code,
+            )
+            return self._runner.run(spec, limits=self.order.limits, launch=launch)
+        except Exception as error:
+            full = [n for n in errnos(error) if n in (errno.ENOSPC, errno.EDQUOT)]
+            if full:
+                raise BadInput(
+                    f"cell {cell.id}: {os.strerror(full[0])}; the results so far are kept"
+                ) from None
+            return unsound(
+                Outcome.HARNESS_ERROR,
+                f"{type(error).__name__}: {error}; run it again, and report it if it comes again",
+                world_size=cell.world_size,
+            )
+
+    def _keep(self, record: CellRecord, cell: Cell) -> Verdict:
+        self.store.write(record)
+        return self.verdict(cell, record)
+
+    def verdict(self, cell: Cell, record: CellRecord) -> Verdict:
+        """The verdict on a record: that of its runs if they agree, else ``unstable``."""
+        return agreed(self.judge_each(cell, record))
+
+    def judge_each(self, cell: Cell, record: CellRecord) -> list[Verdict]:
+        """The verdict on every single observation of a record."""
+        return [self._judge(cell, seen) for seen in record.attempts]
+
+    def _judge(self, cell: Cell, observed: Observation) -> Verdict:
+        advisory = self.catalogue[cell.failure]
+        control = self._control(cell)
+        try:
+            return decide(observed, advisory, self.catalogue.masks, control)
+        except Exception as error:  # no cell costs another its verdict
+            said = f"what was observed cannot be judged ({type(error).__name__}: {error})"
+            return Verdict(
+                outcome=Outcome.HARNESS_ERROR, reason=f"{said}; run it again with --fresh"
+            )
+
+    def _control(self, cell: Cell) -> Outcome | None:
+        """Outcome of the control of a cell; ``unavailable`` if it was not run, None without one."""
+        variant = self.catalogue.reproduction(cell.failure).control
+        if cell.is_control or variant is None:
+            return None
+        changes = {"variant": variant, "fix": None, "entry": None, "code": ""}
+        control = cell.model_copy(update={**changes, "wrong_fix": False, "is_control": True})
+        record = self.known(control)
+        return self.verdict(control, record).outcome if record else Outcome.UNAVAILABLE
+
+    def _ready(self, stack: str) -> build.Environment | None:
+        """The environment of a stack, its runner started; None if it cannot be made."""
+        if stack != self._stack:
+            self.close()
+            self._stack = stack
+            try:
+                if self._damaged[stack] > 1:
+                    raise HarnessError(
+                        f"the environment of {stack} was damaged again after it was made anew; "
+                        f"find out what writes below {cache.root()}"
+                    )
+                self._environment = build.ensure(stack, self.matrix.stacks[stack])
+            except (EnvironmentFailed, BadInput, HarnessError) as error:
+                self._failed = error
+                return None
+            self._runner = StackRunner(
+                self._environment,
+                readable=(self.project.reproductions, self.project.models),
+                gpus=gpu_share(self.order.cells),
+                preload=self.order.preload,
+            )
+        return self._environment
+
+
+def _started(record: CellRecord) -> bool:
+    return all(seen.unsound is None for seen in record.observations)
+
+
+def _nothing(seen: Observation, cell: Cell, run: str) -> CellRecord:
+    """The record of a cell of which nothing is known; it is never reused."""
+    return CellRecord(key="", cell_id=cell.id, surroundings=None, observations=(seen,), run=run)
+
+
+def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The GPUs of this worker process: as many as its largest cell has ranks, and no other's."""
+    need = max((cell.world_size for cell in cells if cell.device == "cuda"), default=0)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return tuple(visible_gpus()[worker * need : (worker + 1) * need])
+
+
+def agrees(expected: Expectation, verdict: Verdict) -> bool:
+    """Whether a verdict is what the advisories predict.
+
+    A cell that could not be run contradicts nothing, and where nothing is predicted nothing can be
+    contradicted.
+    """
+    if verdict.outcome is Outcome.UNAVAILABLE or expected.outcome is None:
+        return True
+    if verdict.outcome is not expected.outcome:
+        return False
+    match expected.outcome:
+        case Outcome.REPRODUCED:
+            return expected.symptom in (None, verdict.symptom)
+        case Outcome.MASKED:
+            return expected.masked_by in (None, verdict.masked_by)
+        case _:
+            return True

@@ -1,0 +1,127 @@
+"""What was observed, on disk as it came: one file per cell, written before the next cell begins.
+
+A record keeps the raw observations, not the verdict, so that a corrected advisory corrects the
+verdicts of runs already made.  Its key says under what it was observed; a record whose key is not
+the current one is not used again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trl_compat.cells.outcomes import Observation
+from trl_compat.cells.plan import Cell
+
+
+class Surroundings(BaseModel):
+    """What a stack resolved to: the digest of its lock and the version of every package."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lock_sha256: str
+    packages: dict[str, str]
+
+
+class CellRecord(BaseModel):
+    """What was observed of a cell.
+
+    Attributes:
+        observations: one, or as many as were asked for (``--repeat``).
+        confirmation: the run alone by plain ``torchrun`` after an outcome that surprised.
+        run: the id of the run of the command that made the observations (see ``runs``).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str
+    cell_id: str
+    surroundings: Surroundings | None
+    observations: tuple[Observation, ...] = Field(min_length=1)
+    confirmation: Observation | None = None
+    run: str = ""
+
+    @property
+    def attempts(self) -> tuple[Observation, ...]:
+        """Every run of the cell, in order."""
+        return (*self.observations, *([self.confirmation] if self.confirmation else []))
+
+    @property
+    def final(self) -> bool:
+        """Whether it says something about the stack, so that the cell need not run again."""
+        return all(seen.final for seen in self.attempts)
+
+
+class Store:
+    """The folder of records."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "cells"
+        self._read: dict[str, tuple[tuple[int, int], CellRecord]] = {}
+
+    def read(self, cell_id: str) -> CellRecord | None:
+        """The record of a cell; None if there is none or it cannot be read (then it runs again).
+
+        A record is asked for many times (a control once for each cell that it vouches for), and
+        read once for each time that it is written.
+        """
+        path = self._path(cell_id)
+        try:
+            state = path.stat()
+            version = (state.st_mtime_ns, state.st_ino)
+            if cell_id not in self._read or self._read[cell_id][0] != version:
+                record = CellRecord.model_validate_json(path.read_bytes())
+                self._read[cell_id] = (version, record)
+            return self._read[cell_id][1]
+        except (OSError, ValidationError):
+            return None
+
+    def current(self, cell: Cell, key: str) -> CellRecord | None:
+        """The record of a cell if it was observed under this key and says something final."""
+        record = self.read(cell.id)
+        if record is None or record.key != key:
+            return None
+        # What a machine could not reach yesterday it may reach today.
+        return record if record.final else None
+
+    def write(self, record: CellRecord) -> None:
+        """Keeps a record, atomically."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(record.cell_id)
+        draft = path.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text(record.model_dump_json(), encoding="utf-8")
+        draft.replace(path)
+
+    def _path(self, cell_id: str) -> Path:
+        return self._folder / f"{cell_id}.json"
+
+
+def content_key(
+    cell: Cell,
+    *,
+    lock_sha256: str,
+    conditions: dict[str, object],
+    reproduction_digest: str,
+    model_digest: str,
+    bundle_digest: str,
+) -> str:
+    """Digest of everything that can change what is observed in a cell.
+
+    The advisory's text is not part of it: verdicts are decided anew from what was observed.
+    """
+    parts = [
+        cell.id,
+        lock_sha256,
+        json.dumps(conditions, sort_keys=True),
+        reproduction_digest,
+        model_digest,
+        bundle_digest,
+        cell.entry or "",
+        cell.device,
+        *filter(None, [cell.code]),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Data that the package brings along (releases, requirements, names), with its readers."""

@@ -1,0 +1,1 @@
+"""What somebody uses: trainers, strategies, options, configurations; and what they ignore."""

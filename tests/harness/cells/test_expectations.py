@@ -1,0 +1,129 @@
+"""Nothing is expected of a git commit that no record names, where only ranges would decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.cells.test_outcomes import RAISED, observed, record
+from tests.harness.conftest import ROOT
+from tests.harness.running.test_matrix_run import where
+from trl_compat import advisories, results
+from trl_compat.advisories import Catalogue
+from trl_compat.cells.expectations import Expectation, expect
+from trl_compat.cells.outcomes import Observation, Outcome, Verdict
+from trl_compat.cells.plan import Cell, Selection, plan
+from trl_compat.files import project
+from trl_compat.running import matrix_run
+from trl_compat.running.campaign import Order, agrees
+from trl_compat.stacks import matrix as tables
+from trl_compat.stacks.matrix import Matrix
+
+__all__ = ["where"]  # the fixture
+
+TREE = "git+https://github.com/huggingface/trl@0123456789"
+NAMED = "git+https://github.com/huggingface/trl@724acb971"
+
+
+def outcome(
+    matrix: Matrix, catalogue: Catalogue, variant: str = "zero3", **versions: str
+) -> Outcome | None:
+    stack = matrix.stacks["old"].model_copy(update=versions)
+    return expect(stack, catalogue["saving"], variant, catalogue.masks).outcome
+
+
+def test_ranges_say_nothing_of_a_commit(matrix: Matrix, catalogue: Catalogue) -> None:
+    assert outcome(matrix, catalogue) is Outcome.REPRODUCED
+    assert outcome(matrix, catalogue, trl=TREE) is None
+    # Whether the tree has the trainer at all is a range, too.
+    assert outcome(matrix, catalogue, variant="zero2", trl=TREE) is None
+
+
+def test_a_commit_that_a_record_names_is_judged_as_it_says(
+    matrix: Matrix, catalogue: Catalogue
+) -> None:
+    assert outcome(matrix, catalogue, trl=NAMED) is Outcome.REPRODUCED
+    assert outcome(matrix, catalogue, variant="zero2", trl=NAMED) is Outcome.PASS
+    longer = NAMED + "0" * 31
+    assert outcome(matrix, catalogue, trl=longer) is Outcome.REPRODUCED
+
+
+def test_a_commit_of_a_package_whose_ranges_do_not_matter_changes_nothing(
+    matrix: Matrix, catalogue: Catalogue
+) -> None:
+    tree = TREE.replace("trl", "peft")
+    assert outcome(matrix, catalogue, peft=tree) is Outcome.REPRODUCED
+    # Only under other conditions, or beside a release that is out of range anyway.
+    tree = TREE.replace("trl", "transformers")
+    assert outcome(matrix, catalogue, variant="zero2", transformers=tree) is Outcome.PASS
+    assert outcome(matrix, catalogue, trl="0.9.6", transformers=tree) is Outcome.PASS
+    assert outcome(matrix, catalogue, transformers=tree) is None
+
+
+def test_a_mask_that_would_be_decided_by_a_range_leaves_nothing_to_expect(
+    matrix: Matrix, catalogue: Catalogue
+) -> None:
+    tree = TREE.replace("trl", "accelerate")
+    assert outcome(matrix, catalogue, accelerate=tree) is None
+
+
+def test_what_is_decided_without_the_commit_is_expected_all_the_same(
+    matrix: Matrix, catalogue: Catalogue
+) -> None:
+    # TRL has no such trainer any more, whatever transformers is.
+    tree = TREE.replace("trl", "transformers")
+    assert outcome(matrix, catalogue, trl="1.16.0", transformers=tree) is Outcome.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("seen", list(Outcome))
+def test_what_has_no_expectation_cannot_deviate(seen: Outcome) -> None:
+    assert agrees(Expectation(outcome=None), Verdict(outcome=seen))
+
+
+def test_every_committed_stack_has_its_expectations() -> None:
+    table = tables.load(ROOT / "matrix.yaml")
+    catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    cells = plan(table, catalogue, Selection(profile="full")).cells
+    assert [cell.id for cell in cells if cell.expectation.outcome is None] == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "came"),
+    [
+        (observed(RAISED, RAISED), Outcome.REPRODUCED),
+        (observed(record(), record()), Outcome.PASS),
+    ],
+)
+def test_a_run_on_such_a_commit_reports_and_does_not_fail(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch, seen: Observation, came: Outcome
+) -> None:
+    from tests.harness.running.test_matrix_run import keep
+
+    text = where.matrix_file.read_text()
+    where.matrix_file.write_text(text.replace("trl@724acb971", "trl@0123456789"))
+
+    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+        assert not order.confirm, "nothing surprised"
+        for cell in todo:
+            keep(order, cell, observed(record(), record()) if cell.is_control else seen)
+        return False
+
+    monkeypatch.setattr(matrix_run, "execute", engine)
+    chosen = Selection(stacks=("tree",), fixes=("none",))
+    assert matrix_run.run(where, chosen, matrix_run.Options(jobs=1)) == 0
+    document = results.read(where.reports / "results.json")
+    assert document is not None
+    told = {cell.variant: (cell.outcome, cell.expected, cell.agrees) for cell in document.cells}
+    assert told == {"ddp": (Outcome.PASS, None, True), "zero3": (came, None, True)}
+
+
+def test_the_conclusion_names_what_nothing_was_expected_of(tmp_path: Path) -> None:
+    from tests.harness.test_results import cell, document
+    from trl_compat.report import conclusion
+
+    catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    shown = document(cell(expected=None), cell(id="b", outcome=Outcome.PASS))
+    said = " ".join(conclusion.findings(shown, shown.cells, catalogue))
+    assert "1 cells of which nothing is expected" in said

@@ -1,0 +1,58 @@
+"""gate and plan on their command lines: bad input is a sentence and exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cli.test_cli import run
+
+GATE = ["gate", "--reference", "trl-0.12.2"]
+PINNED = "torch==2.4.1\ntrl==0.12.2\ntransformers==4.46.3\naccelerate==0.34.2\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gate", "--candidate", "trl-0.13.0"], "Missing option '--reference'"),
+        ([*GATE], "Missing option '--candidate'"),
+        ([*GATE, "--candidate", "missing.lock"], "missing.lock: no such file"),
+        ([*GATE, "--candidate", "README.md"], "README.md:3: this line is no requirement"),
+        ([*GATE, "--candidate", "trl-0.13.0", "--failure", "ppo-save"], "did you mean 'ppo-zero3"),
+        ([*GATE, "--candidate", "trl-0.13.0", "--model", "tiny-qwen"], "did you mean 'tiny-qwen2'"),
+        ([*GATE, "--candidate", "trl-0.13.0", "--trainer", "SFTT"], "did you mean 'SFT'"),
+        ([*GATE, "--candidate", "trl-0.13.0", "--strategy", "zero"], "unknown strategy 'zero'"),
+        ([*GATE, "--candidate", "trl-0.13.0", "--world-size", "9"], "--world-size"),
+        ([*GATE, "--candidate", "trl-0.13.0", "--as-of", "soon"], "--as-of"),
+        (["gate", "--reference", "current", "--candidate", "newest"], "no TRL in it"),
+        (["plan", "--from", "missing.lock", "--to", "trl==1.12.*"], "missing.lock: no such file"),
+        (["plan", "--from", "current", "--to", "trl==1.12.*"], "no TRL in it"),
+        (["plan", "--to", "trl==1.12.*"], "Missing option '--from'"),
+        (["--project", "/", "gate", "--reference", "a", "--candidate", "b"], "is not a checkout"),
+    ],
+)
+def test_wrong_usage_exits_with_2(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_offline_is_quick_and_exits_by_its_answer(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(PINNED)
+    found = run("plan", "--from", str(lock), "--to", "trl==0.13.*", "--offline")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "1. trl 0.12.2 → 0.13.0" in found.stdout
+    none = run("plan", "--from", str(lock), "--to", "trl>1.12", "--trainer", "PPO", "--offline")
+    assert none.returncode == 1
+    assert "There is no sequence of bumps that is safe at each step." in none.stdout
+
+
+@pytest.mark.parametrize("command", ["gate", "plan"])
+def test_help_has_an_example_and_the_exit_codes(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: trl-compat {command}" in done.stdout
+    assert "Exit code 0" in done.stdout
