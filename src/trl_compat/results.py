@@ -21,7 +21,7 @@ from trl_compat.cells.hangs import RankState
 from trl_compat.cells.outcomes import Launch, Outcome
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
-from trl_compat.machine.host import Host
+from trl_compat.machine.description import Host
 
 SCHEMA_VERSION = 1
 LARGEST = 512 * reading.MIB
@@ -211,6 +211,15 @@ class Results(Part):
         if self.runs is None:
             return self.all_runs[0] if self.cells else None
         return next((run for run in self.runs if run.id == part.run), None)
+
+
+def found_in(cell: CellResult) -> str | None:
+    """The failure that an unfixed cell showed: its own, or the one that came before it."""
+    if cell.fixed:
+        return None
+    if cell.outcome is Outcome.REPRODUCED:
+        return cell.failure
+    return cell.masked_by if cell.outcome is Outcome.MASKED else None
 
 
 def read(path: Path) -> Results | None:

@@ -15,7 +15,7 @@ from trl_compat import results
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells.outcomes import Launch, Outcome
 from trl_compat.errors import BadInput
-from trl_compat.machine.host import Host
+from trl_compat.machine.description import Host
 from trl_compat.report import account, html, junit, markdown, page_data, tables
 
 SCHEMA = Path(results.__file__).parent / "schema" / "results-1.json"

@@ -8,10 +8,10 @@ from typing import Literal
 from trl_compat.advisories.schema import Advisory, Moment, Reproduction
 from trl_compat.errors import BadInput
 from trl_compat.files import documents
-from trl_compat.stacks.matrix import Record
+from trl_compat.files.models import FrozenModel
 
 
-class Catalogue(Record):
+class Catalogue(FrozenModel):
     """All advisories of a folder, by id."""
 
     kind: Literal["catalogue"] = "catalogue"

@@ -15,7 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from trl_compat.advisories import Advisory, Affected, Fix, Scope
 from trl_compat.errors import BadInput
-from trl_compat.stacks.matrix import PACKAGES, choose
+from trl_compat.files.names import require_known
+from trl_compat.packages import PACKAGES
 
 Versions = Mapping[str, Version]
 
@@ -70,7 +71,7 @@ def remedy(advisory: Advisory, versions: Versions, wanted: str | None = None) ->
         BadInput: the wanted fix is not one of the advisory's.
     """
     if wanted is not None:
-        choose("fix", [wanted], [fix.name for fix in advisory.fixes])
+        require_known("fix", [wanted], [fix.name for fix in advisory.fixes])
     seen = [(scope, _covers(scope, versions)) for scope in advisory.affected]
     hit = tuple(scope for scope, covered in seen if covered is not False)
     fixes = [fix for fix in advisory.fixes if wanted in (None, fix.name) and suits(fix, versions)]

@@ -17,7 +17,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trl_compat.advisories import patterns
-from trl_compat.stacks.matrix import NAME, PACKAGES, Record, Versions
+from trl_compat.files.models import FrozenModel
+from trl_compat.files.names import NAME
+from trl_compat.packages import PACKAGES
+from trl_compat.ranges import HasVersions
 
 Value = str | int | bool
 
@@ -66,7 +69,7 @@ class Moment(enum.StrEnum):
     LOG = "log"  # of the step, when it is over
 
 
-class Reference(Record):
+class Reference(FrozenModel):
     """Where a fact comes from."""
 
     url: str = Field(pattern=r"^https://")
@@ -79,7 +82,7 @@ class Reference(Record):
         return self.type or ("report" if "/issues/" in self.url else "web")
 
 
-class Symptom(Record):
+class Symptom(FrozenModel):
     """What is seen: exception type, message (regex, searched) and raising place (glob).
 
     The regular expression is one of :mod:`.patterns`: without look-around.
@@ -124,7 +127,7 @@ class Symptom(Record):
         return self.through is None or any(fnmatch.fnmatchcase(f, self.through) for f in frames)
 
 
-class Scope(Record):
+class Scope(FrozenModel):
     """A conjunction of version ranges, commits and conditions.
 
     A stack that takes a git commit of a package matches only through ``commits`` of that package.
@@ -134,7 +137,7 @@ class Scope(Record):
     commits: dict[str, tuple[str, ...]] = {}
     conditions: Conditions = {}
 
-    def covers(self, stack: Versions, conditions: Mapping[str, Any]) -> bool:
+    def covers(self, stack: HasVersions, conditions: Mapping[str, Any]) -> bool:
         """Whether the stack, under these conditions, lies in the scope."""
         for package, range_ in self.versions.items():
             version = stack.version(package)
@@ -180,7 +183,7 @@ class Absent(Scope):
     why: str
 
 
-class Avoidance(Record):
+class Avoidance(FrozenModel):
     """A way around the failure without a patch: other versions, or an option.
 
     ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text,
@@ -206,7 +209,7 @@ class Avoidance(Record):
 STANDALONE = "-standalone"  # ends the name under which a fix's standalone form is tried
 
 
-class Remedy(Record):
+class Remedy(FrozenModel):
     """A change that is tried in affected cells, by calling its ``entry`` before the scenario.
 
     ``versions``, ``commits`` and ``variants`` say where it exists; left out, everywhere.
@@ -248,7 +251,7 @@ class WrongFix(Remedy):
     symptom: str
 
 
-class Reproduction(Record):
+class Reproduction(FrozenModel):
     """Which module provokes the failure, under which conditions, and what its control is."""
 
     module: str = Field(pattern=r"^\w+$")
@@ -272,7 +275,7 @@ class Reproduction(Record):
         return {**self.conditions, **self.variants[variant]}
 
 
-class Advisory(Record):
+class Advisory(FrozenModel):
     """The record of one failure.
 
     Attributes:

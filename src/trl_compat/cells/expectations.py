@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trl_compat.advisories import STANDALONE, Advisory, Fix, Remedy, Scope, WrongFix
 from trl_compat.cells.outcomes import Outcome
-from trl_compat.stacks.matrix import Versions
+from trl_compat.ranges import HasVersions
 
 
 class Expectation(BaseModel):
@@ -68,7 +68,7 @@ def trials(remedies: Sequence[Remedy]) -> Iterator[Trial]:
 
 
 def expect(
-    stack: Versions,
+    stack: HasVersions,
     advisory: Advisory,
     variant: str,
     masks: Sequence[Advisory],
@@ -108,7 +108,7 @@ class _Told:
         known: the packages whose git commit the failure's record names.
     """
 
-    stack: Versions
+    stack: HasVersions
     conditions: Mapping[str, Any]
     known: frozenset[str]
 
@@ -127,7 +127,7 @@ class _Told:
         return bool(asked) and self.covers(without)
 
 
-def _named(stack: Versions, advisory: Advisory) -> frozenset[str]:
+def _named(stack: HasVersions, advisory: Advisory) -> frozenset[str]:
     """The packages of which the stack has a git commit that the advisory names."""
     commits = [scope.commits for scope in (*advisory.affected, *advisory.absent)]
     commits += [remedy.commits for remedy in (*advisory.fixes, *advisory.wrong_fixes)]
@@ -139,7 +139,7 @@ def _named(stack: Versions, advisory: Advisory) -> frozenset[str]:
     )
 
 
-def applicable_fixes(stack: Versions, advisory: Advisory, variant: str) -> list[Remedy]:
+def applicable_fixes(stack: HasVersions, advisory: Advisory, variant: str) -> list[Remedy]:
     """Fixes, right and wrong, that exist in this stack and variant."""
     assert advisory.reproduction is not None
     conditions = advisory.reproduction.conditions_of(variant)
@@ -152,7 +152,7 @@ def applicable_fixes(stack: Versions, advisory: Advisory, variant: str) -> list[
     ]
 
 
-def _available(stack: Versions, advisory: Advisory) -> bool:
+def _available(stack: HasVersions, advisory: Advisory) -> bool:
     for package, range_ in advisory.available.items():
         version = stack.version(package)
         if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):

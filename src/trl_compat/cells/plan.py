@@ -10,7 +10,8 @@ from trl_compat.advisories import Catalogue, WrongFix
 from trl_compat.cells.expectations import Expectation, Trial, applicable_fixes, expect, trials
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.cells.rerun import PLAINLY, Again
-from trl_compat.stacks.matrix import Block, Matrix, choose
+from trl_compat.files.names import require_known
+from trl_compat.stacks.matrix import Block, Matrix
 
 UNFIXED = "none"
 
@@ -112,10 +113,10 @@ def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> Plan:
     Raises:
         BadInput: an unknown profile, stack, failure, variant, model or fix.
     """
-    (profile_name,) = choose("profile", [selection.profile], matrix.profiles)
-    choose("stack", selection.stacks, matrix.stacks)
-    choose("failure", selection.failures, catalogue.failures)
-    choose("model", selection.models, matrix.models)
+    (profile_name,) = require_known("profile", [selection.profile], matrix.profiles)
+    require_known("stack", selection.stacks, matrix.stacks)
+    require_known("failure", selection.failures, catalogue.failures)
+    require_known("model", selection.models, matrix.models)
     _check_names(catalogue, selection)
     profile = matrix.profiles[profile_name]
     found = [_narrowed(block, matrix, catalogue, selection) for block in profile.select]
@@ -234,5 +235,5 @@ def _check_names(catalogue: Catalogue, selection: Selection) -> None:
         variants.update(catalogue.reproduction(failure).variants)
         remedies = (*advisory.fixes, *advisory.wrong_fixes)
         fixes.update(trial.name for trial in trials(remedies))
-    choose("variant", selection.variants, sorted(variants))
-    choose("fix", selection.fixes, sorted(fixes))
+    require_known("variant", selection.variants, sorted(variants))
+    require_known("fix", selection.fixes, sorted(fixes))

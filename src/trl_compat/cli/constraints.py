@@ -22,7 +22,7 @@ def constraints(
 
     Exit code 0: there are constraints, or none are needed; 2: bad input, or pip cannot say it.
     """
-    from trl_compat.advisories import records
+    from trl_compat.shipped import records
     from trl_compat.upgrade import constraints as ways
     from trl_compat.usage.conditions import Conditions
 

@@ -13,6 +13,7 @@ from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput
 from trl_compat.text import terminal
 
 if TYPE_CHECKING:
+    from trl_compat.shipped.records import Record, Use
     from trl_compat.stacks.sources import Source
     from trl_compat.usage.conditions import Conditions
     from trl_compat.usage.vocabulary import Vocabulary
@@ -78,15 +79,15 @@ def doctor(
     Exit code 0: nothing applies; 1: something does or may, or it cannot be told; 2: wrong usage or
     bad input (the other files are answered all the same).
     """
-    from trl_compat.advisories import records
     from trl_compat.doctor.diagnosis import Known, examine
     from trl_compat.doctor.render import render
     from trl_compat.matching import nearest_run
+    from trl_compat.shipped import records
     from trl_compat.usage import vocabulary
 
     if files and python:
         raise BadInput("a file and --python: name one of the two")
-    own, more_uses, broken = records.of_folder(folder) if folder else ({}, (), [])
+    own, more_uses, broken = _own(folder)
     known = {**records.shipped(), **own}
     uses = (*records.shipped_uses(), *more_uses)
     words = vocabulary.of(known, uses)
@@ -103,6 +104,15 @@ def doctor(
     if refused:
         sys.exit(EXIT_USAGE)
     sys.exit(EXIT_OK if all(report.clear for report in reports) else EXIT_FINDINGS)
+
+
+def _own(folder: Path | None) -> tuple[dict[str, Record], tuple[Use, ...], list[str]]:
+    """The user's own records, and a sentence for each that is left out."""
+    if folder is None:
+        return {}, (), []
+    from trl_compat.advisories import compiling
+
+    return compiling.of_folder(folder)
 
 
 def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str]) -> Conditions:

@@ -19,11 +19,11 @@ def explain(root: Path, failure: str) -> None:
     package came with; nothing is run.
     """
     from trl_compat import advisories, results
+    from trl_compat.files.names import require_known
     from trl_compat.report import account, explanation
-    from trl_compat.stacks.matrix import choose
 
     catalogue = advisories.at_hand(root)
-    choose("failure", [failure], sorted(catalogue.records))
+    require_known("failure", [failure], sorted(catalogue.records))
     advisory = catalogue[failure]
     # Elsewhere a file of that name is somebody else's.
     checkout = any((root / "advisories").glob("*.yaml"))

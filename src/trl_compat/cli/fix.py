@@ -48,11 +48,11 @@ def fix(
     """
     from trl_compat import advisories
     from trl_compat.advisories import remedies
-    from trl_compat.stacks.matrix import choose
+    from trl_compat.files.names import require_known
 
     catalogue = advisories.at_hand(root)
     if failure is not None:
-        choose("failure", [failure], sorted(catalogue.records))
+        require_known("failure", [failure], sorted(catalogue.records))
     if listing:
         _list(catalogue, [failure] if failure else sorted(catalogue.records))
         return
@@ -119,13 +119,13 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
 
 def _instead(advisory: Advisory, catalogue: Catalogue, versions: Versions) -> Iterator[str]:
     """What helps these versions without a patch, each release checked against all records."""
-    from trl_compat.publishing import compiled
+    from trl_compat.advisories import compiling
     from trl_compat.stacks.sources.source import Source
     from trl_compat.upgrade.recommend import Adviser, options
 
     given = {package: str(version) for package, version in versions.items()}
     source = Source("the versions", "environment", versions=given, complete=False)
-    records = compiled.records(catalogue)
+    records = compiling.records(catalogue)
     found = Adviser(records, source, {}).ways(records[advisory.id])
     yield from (way.text for way in found.ways)
     for option in options(records[advisory.id], source):

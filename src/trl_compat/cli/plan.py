@@ -38,8 +38,8 @@ def plan(
 
     Exit code 0: there is a way; 1: there is none; 2: wrong usage or bad input.
     """
-    from trl_compat.advisories import records
     from trl_compat.matching import nearest_run
+    from trl_compat.shipped import records
     from trl_compat.stacks import sources
     from trl_compat.upgrade import plan as planning
     from trl_compat.upgrade.render import render

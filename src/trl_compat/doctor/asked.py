@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from trl_compat.advisories.records import Record, Use, Value
 from trl_compat.matching.applies import can_concern
 from trl_compat.shipped import names
+from trl_compat.shipped.records import Record, Use, Value
 from trl_compat.text.nearest import either, plain
 from trl_compat.usage.conditions import Named, needed, phrase
 from trl_compat.usage.vocabulary import SPELLINGS

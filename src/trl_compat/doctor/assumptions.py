@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from trl_compat.advisories.records import Record
 from trl_compat.matching.applies import matches
+from trl_compat.shipped.records import Record
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage.conditions import NEEDS, WORDS, Named
 

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trl_compat.advisories import records
-from trl_compat.advisories.records import Record, Use
 from trl_compat.doctor import asked, assumptions
 from trl_compat.doctor.asked import Asked
 from trl_compat.matching import nearest_run, worlds
 from trl_compat.matching.applies import Match, covers, matches
 from trl_compat.matching.nearest_run import Nearest, Run
 from trl_compat.matching.worlds import Settled
+from trl_compat.shipped import records
+from trl_compat.shipped.records import Record, Use
 from trl_compat.stacks.sources.doubts import doubts
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import Adviser, options

@@ -6,7 +6,6 @@ long, how deep and (with its aliases written out) how large it is are limited be
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +13,7 @@ import yaml
 
 from trl_compat.errors import BadInput
 from trl_compat.files.reading import text_of
+from trl_compat.text.nearest import nearest
 
 if TYPE_CHECKING:  # doctor reads YAML, and has no use for pydantic
     from pydantic import BaseModel, ValidationError
@@ -152,7 +152,7 @@ def _sentence(
     line = lines.get(known, 1)
     key = ".".join(str(part) for part in location) or "the document"
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(location[-1]), _all_fields(model), n=1)
+        near = nearest(str(location[-1]), _all_fields(model))
         hint = f"; did you mean '{near[0]}'?" if near else ""
         message = f"unknown key '{key}'{hint}"
     else:

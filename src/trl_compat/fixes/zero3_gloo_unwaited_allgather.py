@@ -9,9 +9,7 @@ For anybody who trains or tests ZeRO-3 on CPU ranks with DeepSpeed up to 0.19.7:
 
 from __future__ import annotations
 
-from typing import Any
-
-from trl_compat.runtime.context import at_least, installed, replace
+from trl_compat.runtime.gathering import wait_for_every_handle
 
 
 def apply() -> str:
@@ -20,24 +18,4 @@ def apply() -> str:
     Returns:
         What was done, in one sentence.
     """
-    version = installed("deepspeed")
-    if at_least("deepspeed", "0.19.8"):
-        return f"not needed: DeepSpeed {version} waits for every all-gather"
-    from deepspeed import comm
-    from deepspeed.comm import comm as comm_module
-
-    start = comm_module.all_gather_into_tensor
-    if getattr(start, "_waits", False):
-        return "already applied"
-
-    def start_and_wait(*args: Any, **kwargs: Any) -> Any:
-        handle = start(*args, **kwargs)
-        if handle is not None:
-            handle.wait()
-        return handle
-
-    start_and_wait._waits = True  # type: ignore[attr-defined]
-    # ZeRO-3 looks the function up in the package, DeepSpeed's own wrappers in the module.
-    replace(comm, "all_gather_into_tensor", start_and_wait)
-    replace(comm_module, "all_gather_into_tensor", start_and_wait)
-    return f"applied: DeepSpeed {version} waits for every all-gather"
+    return wait_for_every_handle()

@@ -9,13 +9,12 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from trl_compat.advisories import Advisory, Catalogue, WrongFix
+from trl_compat.advisories import Advisory, Catalogue, WrongFix, compiling
 from trl_compat.cells.expectations import applicable_fixes
 from trl_compat.cells.outcomes import Outcome, Verdict
 from trl_compat.gate.advice import CandidateAdvice
 from trl_compat.gate.judgement import Rung, compare
 from trl_compat.gate.report import FailureReport, PlaceReport, RemedyReport, Seen, worst
-from trl_compat.publishing import compiled
 from trl_compat.results import CellResult
 from trl_compat.stacks.matrix import Stack
 from trl_compat.usage.ignores import Ignore
@@ -48,7 +47,7 @@ def judge(
 ) -> list[FailureReport]:
     """The verdict on every failure that has cells, what stops the upgrade first."""
     holding = {i.failure: i for i in accepted if not i.expired(today)}
-    advice = CandidateAdvice(compiled.records(catalogue), both.stacks[both.candidate], wanted)
+    advice = CandidateAdvice(compiling.records(catalogue), both.stacks[both.candidate], wanted)
     reports = []
     for failure in failures:
         places = _places(catalogue, both, failure, wanted)

@@ -21,15 +21,17 @@ import yaml
 from trl_compat import advisories, results
 from trl_compat.cells.plan import UNFIXED, Selection, plan
 from trl_compat.errors import EXIT_INTERRUPTED, BadInput, HarnessError
+from trl_compat.files.names import require_known
 from trl_compat.files.project import Project
 from trl_compat.gate import comparison, sides
 from trl_compat.gate.comparison import Both
 from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
 from trl_compat.gate.sides import Side
+from trl_compat.packages import PACKAGES
 from trl_compat.results import CellResult
 from trl_compat.running import matrix_run
 from trl_compat.stacks import matrix
-from trl_compat.stacks.matrix import PACKAGES, Block, Matrix, Profile, Stack, choose
+from trl_compat.stacks.matrix import Block, Matrix, Profile, Stack
 from trl_compat.usage import ignores, relevance
 
 PROFILE = "gate"
@@ -77,8 +79,8 @@ class Gate:
         self.where, self.request, self.options = where, request, options
         self.table = matrix.load(where.matrix_file)
         self.catalogue = advisories.load(where.advisories, where.reproductions)
-        self.failures = choose("failure", request.failures, self.catalogue.failures)
-        choose("model", request.models, self.table.models)
+        self.failures = require_known("failure", request.failures, self.catalogue.failures)
+        require_known("model", request.models, self.table.models)
         self.wanted = relevance.usage(self.catalogue, request.trainers, request.strategies)
         self.accepted = ignores.read(request.pyproject, self.catalogue.records)
 

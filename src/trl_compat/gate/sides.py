@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
-from trl_compat.packages import REQUIRED_BY_TRL
+from trl_compat.packages import PACKAGES, REQUIRED_BY_TRL
 from trl_compat.stacks import sources
 from trl_compat.stacks.environments import (
     BuildRefused,
@@ -32,8 +32,9 @@ from trl_compat.stacks.environments import (
     user_locks,
 )
 from trl_compat.stacks.environments.without_wheels import Allowed
-from trl_compat.stacks.matrix import GIT, PACKAGES, Matrix, Stack, check_python, unknown
+from trl_compat.stacks.matrix import GIT, Matrix, Stack, check_python
 from trl_compat.stacks.sources import Source
+from trl_compat.text.nearest import unknown_name
 
 CURRENT = "current"
 THIS_PYTHON = ".".join(platform.python_version_tuple()[:2])
@@ -272,5 +273,5 @@ def _requirements(text: str, table: Matrix) -> list[str]:
 def _nothing(text: str, table: Matrix) -> str:
     return (
         f"'{text}' is no file, not 'current' and no requirements such as \"trl==0.18.2 "
-        f'transformers<5"; if a stack is meant: {unknown("stack", text, table.stacks)}'
+        f'transformers<5"; if a stack is meant: {unknown_name("stack", text, table.stacks)}'
     )

@@ -1,4 +1,4 @@
-"""The machine that cells run on, as reports describe it: without its name."""
+"""This machine: what it is, and how many stacks and cells it has room for."""
 
 from __future__ import annotations
 
@@ -8,30 +8,13 @@ import re
 from pathlib import Path
 
 import psutil
-from pydantic import BaseModel, ConfigDict
 
 from trl_compat.machine import isolation, processes
+from trl_compat.machine.description import Host
 
 # Bytes to leave for a stack on CPU ranks (its parent holds less than 1 GB, a cell of two plain
 # ranks some 1.5 GB), and for a rank on a GPU, whose driver holds its own.
 STACK_MEMORY, GPU_RANK_MEMORY = 3 * 2**30, 4 * 2**30
-
-
-class Host(BaseModel):
-    """Operating system, processor, memory, GPUs, and how far the kernel keeps cells to themselves.
-
-    Attributes:
-        isolation: what of cells is contained, see :class:`trl_compat.machine.parts.Part`.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    os: str
-    cpu: str
-    memory: str
-    gpus: list[str] = []
-    driver: str | None = None
-    isolation: list[str] = []
 
 
 def describe() -> Host:

@@ -14,8 +14,8 @@ from functools import cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from trl_compat.advisories.records import Before, Block, Record, Value, Where
 from trl_compat.shipped import releases
+from trl_compat.shipped.records import Before, Block, Record, Value, Where
 from trl_compat.stacks.sources.source import Source
 from trl_compat.text.nearest import either
 from trl_compat.usage.conditions import EXTENDED, IMPLIES, NEEDS, Named, needed

@@ -19,9 +19,8 @@ from packaging.version import InvalidVersion, Version
 
 from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.schema import Advisory, Affected, Conditions, Value
-from trl_compat.publishing.compiled import found_in
 from trl_compat.publishing.events import is_open
-from trl_compat.results import Results
+from trl_compat.results import Results, found_in
 from trl_compat.shipped.releases import Releases
 
 

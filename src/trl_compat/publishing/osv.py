@@ -18,9 +18,8 @@ from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.schema import Advisory, Affected
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.packages import PACKAGES
-from trl_compat.publishing.compiled import found_in
 from trl_compat.publishing.events import events
-from trl_compat.results import Results
+from trl_compat.results import Results, found_in
 from trl_compat.shipped.releases import Releases
 from trl_compat.usage.conditions import phrase
 

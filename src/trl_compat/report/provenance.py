@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trl_compat.machine.host import Host
+from trl_compat.machine.description import Host
 from trl_compat.machine.parts import missing
 from trl_compat.results import CellResult, Results, RunResult
 

@@ -12,7 +12,8 @@ from packaging.version import Version
 
 from trl_compat import results
 from trl_compat.cells.outcomes import Outcome
-from trl_compat.stacks.matrix import GIT, PACKAGES
+from trl_compat.packages import PACKAGES
+from trl_compat.stacks.matrix import GIT
 
 # Which outcome speaks for several cells: the worst that was seen.
 WORST_FIRST = (

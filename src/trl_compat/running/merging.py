@@ -12,6 +12,7 @@ from trl_compat import report, results
 from trl_compat.cells.outcomes import Launch, Outcome, Verdict, left_running
 from trl_compat.cells.plan import Cell, Plan
 from trl_compat.cells.rerun import Again
+from trl_compat.packages import PACKAGES
 from trl_compat.results import CellResult, NotRunResult, Results, RunResult
 from trl_compat.running import runs
 from trl_compat.running.campaign import Campaign, agrees
@@ -134,7 +135,7 @@ def _left_out(table: matrix.Matrix, part: CellResult | NotRunResult) -> bool:
 
 def _same(old: results.StackResult, stack: matrix.Stack) -> bool:
     """Whether earlier results are about the very versions that the matrix has now."""
-    versions = (*matrix.PACKAGES, "python")
+    versions = (*PACKAGES, "python")
     same = all(getattr(old, name) == getattr(stack, name) for name in versions)
     return same and old.as_of == stack.as_of.isoformat()
 
@@ -143,7 +144,7 @@ def _stack_result(campaign: Campaign, name: str, record: CellRecord) -> results.
     stack = campaign.matrix.stacks[name]
     surroundings = record.surroundings
     return results.StackResult(
-        **{p: getattr(stack, p) for p in (*matrix.PACKAGES, "python")},
+        **{p: getattr(stack, p) for p in (*PACKAGES, "python")},
         as_of=stack.as_of.isoformat(),
         lock_sha256=surroundings.lock_sha256 if surroundings else None,
         packages=surroundings.packages if surroundings else {},

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from trl_compat.fixes import zero3_gloo_unwaited_allgather
-
+from . import gathering
 from .context import Rank, at_least, installed, replace
 
 
@@ -95,7 +94,7 @@ AUTOMATIC = (
         "only. CUDA streams keep their order, gloo does not: parameters are read before they have "
         "arrived and ZeRO-3 weights are silently corrupted. Mended upstream afterwards.",
         lambda: bool(installed("deepspeed")) and not at_least("deepspeed", "0.19.8"),
-        zero3_gloo_unwaited_allgather.apply,
+        gathering.wait_for_every_handle,
     ),
     StandIn(
         "gathers-without-grad-1",

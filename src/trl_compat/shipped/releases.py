@@ -7,7 +7,6 @@ that knowledge is.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from packaging.version import Version
 
 from trl_compat.packages import PACKAGES
+from trl_compat.text.nearest import nearest
 
 FILE = Path(__file__).with_name("releases.json")
 INDEX = "https://pypi.org/pypi/{package}/json"
@@ -73,7 +73,7 @@ class Releases:
         if package not in self.dates or version > self.of(package)[-1]:
             return None
         if not self.exists(package, version):
-            near = difflib.get_close_matches(version.public, self.dates[package], n=1)
+            near = nearest(version.public, self.dates[package])
             hint = f"; did you mean {near[0]}?" if near else ""
             return f"there is no release {version} of {package} (as of {self.as_of}){hint}"
         reason = self.yanked.get(package, {}).get(version.public)

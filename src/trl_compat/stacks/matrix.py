@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from trl_compat.errors import BadInput
 from trl_compat.files import documents
-from trl_compat.packages import PACKAGES as PACKAGES
+from trl_compat.files.models import FrozenModel
+from trl_compat.files.names import NAME
+from trl_compat.packages import PACKAGES
+from trl_compat.text.nearest import unknown_name
 
 # What goes into cells (trl_compat.runtime, trl_compat.fixes) is written for it.
 OLDEST_PYTHON = (3, 9)
-NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 GIT = re.compile(r"git\+(?P<url>https://[\w.-]+(?:/\w[\w.-]*)+)@(?P<commit>[0-9a-f]{7,40})")
 
 
@@ -60,23 +59,7 @@ def check_python(version: str) -> str:
 ExactVersion = Annotated[str, BeforeValidator(_plain_version)]
 
 
-class Record(BaseModel):
-    """Base of everything that is read from files: unknown keys are refused, nothing is mutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Versions(Protocol):
-    """Anything that knows versions of packages: a stack, or what a user has (see ``sources``)."""
-
-    def version(self, package: str) -> Version | None:
-        """The release of a package; None where there is none or a git commit is taken."""
-
-    def commit(self, package: str) -> str | None:
-        """The git commit of a package; None where a release is taken."""
-
-
-class Stack(Record):
+class Stack(FrozenModel):
     """Exact versions of the packages under test, and the day that pins everything below them.
 
     ``only`` limits a stack to some failures (with ``why``), for trees that exist for one of them.
@@ -156,7 +139,7 @@ class Stack(Record):
         return [*wanted, *self.with_]
 
 
-class Block(Record):
+class Block(FrozenModel):
     """A part of the cross product; what is left out means all.
 
     ``variants`` left out means those that each advisory names as its ``default``; ``[all]`` means
@@ -170,7 +153,7 @@ class Block(Record):
     world_size: int = Field(default=2, ge=2, le=8)
 
 
-class Profile(Record):
+class Profile(FrozenModel):
     """A named selection: the cells of any of its blocks.
 
     ``standalone`` names the models with which the standalone form of a fix is run beside the other;
@@ -182,7 +165,7 @@ class Profile(Record):
     standalone: tuple[str, ...] = ()
 
 
-class Exclude(Record):
+class Exclude(FrozenModel):
     """Cells that are not run, with the reason; a field that is left out matches everything."""
 
     reason: str = Field(min_length=10)
@@ -202,7 +185,7 @@ class Exclude(Record):
         return all(wanted is None or wanted == actual for wanted, actual in pairs)
 
 
-class Matrix(Record):
+class Matrix(FrozenModel):
     """The whole file."""
 
     models: tuple[str, ...]
@@ -231,7 +214,9 @@ class Matrix(Record):
         for name, profile in self.profiles.items():
             for model in profile.standalone:
                 if model not in self.models:
-                    raise ValueError(f"profile '{name}': {unknown('model', model, self.models)}")
+                    raise ValueError(
+                        f"profile '{name}': {unknown_name('model', model, self.models)}"
+                    )
             for block in profile.select:
                 for kind, wanted, known in (
                     ("stack", block.stacks, self.stacks),
@@ -239,34 +224,13 @@ class Matrix(Record):
                 ):
                     for item in wanted:
                         if item not in known:
-                            raise ValueError(f"profile '{name}': {unknown(kind, item, known)}")
+                            raise ValueError(f"profile '{name}': {unknown_name(kind, item, known)}")
         for exclude in self.excludes:
             if exclude.stack is not None and exclude.stack not in self.stacks:
-                raise ValueError(f"excludes: {unknown('stack', exclude.stack, self.stacks)}")
+                raise ValueError(f"excludes: {unknown_name('stack', exclude.stack, self.stacks)}")
             if exclude.model is not None and exclude.model not in self.models:
-                raise ValueError(f"excludes: {unknown('model', exclude.model, self.models)}")
+                raise ValueError(f"excludes: {unknown_name('model', exclude.model, self.models)}")
         return self
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """``unknown stack 'x'; did you mean 'y'?`` or the list of what there is."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names)}"
-    return f"unknown {kind} '{name}'; {hint}"
-
-
-def choose(kind: str, wanted: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """The wanted names, or all known ones when none is wanted.
-
-    Raises:
-        BadInput: a wanted name is not known; the nearest one is suggested.
-    """
-    known = tuple(known)
-    for name in wanted:
-        if name not in known:
-            raise BadInput(unknown(kind, name, known))
-    return tuple(wanted) or known
 
 
 def load(path: Path) -> Matrix:

@@ -12,10 +12,15 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
+def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The known names that are spelt most alike, the nearest first; often none."""
+    return difflib.get_close_matches(name[:100], list(known), n=most)
+
+
 def hint(name: str, known: Iterable[str], most: int = 3) -> str:
     """``did you mean 'GRPO'?``, or the whole list where nothing is near."""
     by_plain = {plain(one): one for one in sorted(known)}
-    near = difflib.get_close_matches(plain(name)[:100], by_plain, n=most)
+    near = nearest(plain(name), by_plain, most)
     if near:
         return f"did you mean {either(repr(by_plain[one]) for one in near)}?"
     return f"there are: {', '.join(sorted(by_plain.values()))}"
@@ -25,3 +30,8 @@ def either(texts: Iterable[object]) -> str:
     """``a, b or c``."""
     words = [str(text) for text in texts]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """``unknown stack 'x'; did you mean 'y'?`` or the list of what there is."""
+    return f"unknown {kind} '{name[:100]}'; {hint(name, known, 1)}"

@@ -18,9 +18,9 @@ from itertools import groupby
 
 from packaging.version import Version
 
-from trl_compat.advisories.records import Block, Record
 from trl_compat.matching.applies import inside, matches
 from trl_compat.shipped import requires
+from trl_compat.shipped.records import Block, Record
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import packages_of, seen_right
 from trl_compat.upgrade.safety import Safety

@@ -16,13 +16,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from trl_compat.advisories.records import Record
 from trl_compat.errors import BadInput
 from trl_compat.matching import nearest_run
 from trl_compat.matching.applies import covers
 from trl_compat.matching.nearest_run import Nearest, Run
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import releases, requires
+from trl_compat.shipped.records import Record
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.safety import Safety, moved
 from trl_compat.upgrade.steps import steps

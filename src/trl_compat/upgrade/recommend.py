@@ -15,10 +15,10 @@ from itertools import takewhile
 
 from packaging.version import Version
 
-from trl_compat.advisories.records import Avoidance, Record, Where
 from trl_compat.matching.applies import covers, inside
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import requires
+from trl_compat.shipped.records import Avoidance, Record, Where
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.safety import Problem, Safety
 from trl_compat.upgrade.spans import Span

@@ -15,8 +15,8 @@ from itertools import chain, pairwise
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
-from trl_compat.advisories.records import Record
 from trl_compat.packages import PACKAGES
+from trl_compat.shipped.records import Record
 from trl_compat.shipped.releases import Releases
 from trl_compat.shipped.requires import Requires
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trl_compat.advisories.records import Value
 from trl_compat.errors import BadInput
 from trl_compat.shipped import names
+from trl_compat.shipped.records import Value
 from trl_compat.text.nearest import either, plain
 from trl_compat.usage import vocabulary
 from trl_compat.usage.strategies import ALONE, STRATEGIES, conditions_of

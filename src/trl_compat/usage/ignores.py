@@ -19,10 +19,11 @@ from pydantic import Field, ValidationError
 
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
-from trl_compat.stacks.matrix import Record, unknown
+from trl_compat.files.models import FrozenModel
+from trl_compat.text.nearest import unknown_name
 
 
-class Ignore(Record):
+class Ignore(FrozenModel):
     """A failure that is accepted until a day, that day included."""
 
     failure: str
@@ -34,7 +35,7 @@ class Ignore(Record):
         return today > self.expires
 
 
-class Settings(Record):
+class Settings(FrozenModel):
     """The table ``[tool.trl-compat]``."""
 
     ignore: tuple[Ignore, ...] = ()
@@ -63,6 +64,6 @@ def read(path: Path, failures: Iterable[str]) -> tuple[Ignore, ...]:
     known = tuple(failures)
     for number, ignore in enumerate(settings.ignore):
         if ignore.failure not in known:
-            said = unknown("failure", ignore.failure[:100], known)
+            said = unknown_name("failure", ignore.failure[:100], known)
             raise BadInput(f"{path}: tool.trl-compat.ignore.{number}: {said}")
     return settings.ignore

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from trl_compat.advisories import records
-from trl_compat.advisories.records import Record, Value
 from trl_compat.errors import BadInput
-from trl_compat.shipped import names
+from trl_compat.shipped import names, records
+from trl_compat.shipped.records import Record, Value
 from trl_compat.text.nearest import either, hint, plain
 
 # The conditions that have all their values here.

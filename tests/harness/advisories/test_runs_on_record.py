@@ -22,9 +22,10 @@ import pytest
 from tests.harness.conftest import HARNESS, ROOT
 from tests.harness.lock_texts import WRITERS
 from trl_compat import advisories
-from trl_compat.advisories import Moment, records
-from trl_compat.advisories.records import Value
+from trl_compat.advisories import Moment
 from trl_compat.matching.applies import matches
+from trl_compat.shipped import records
+from trl_compat.shipped.records import Value
 from trl_compat.stacks import sources
 from trl_compat.usage.conditions import Conditions
 

@@ -13,10 +13,10 @@ from tests.harness.conftest import ROOT
 from tests.harness.lock_texts import WRITERS
 from trl_compat import advisories, results
 from trl_compat.advisories import INTERNAL, Catalogue
+from trl_compat.advisories.compiling import implied
 from trl_compat.advisories.schema import Conditions as Inner
 from trl_compat.doctor.diagnosis import examine
-from trl_compat.publishing.compiled import found_in, implied
-from trl_compat.results import CellResult, Results
+from trl_compat.results import CellResult, Results, found_in
 from trl_compat.stacks import sources
 from trl_compat.usage.conditions import Conditions
 

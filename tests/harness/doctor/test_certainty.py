@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.doctor.test_doctor import JSON, NEW, OLD, REST_OF_A_FREEZE, doctor, ids
-from trl_compat.advisories import records
 from trl_compat.doctor import assumptions
 from trl_compat.doctor.diagnosis import Status, status_of
 from trl_compat.matching import applies
 from trl_compat.packages import PACKAGES
-from trl_compat.shipped import releases
+from trl_compat.shipped import records, releases
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Conditions, Named

@@ -19,7 +19,7 @@ from trl_compat.files import project
 from trl_compat.gate import findings, markdown, output, run, sides, text
 from trl_compat.gate.judgement import Rung
 from trl_compat.gate.report import FailureReport, GateReport
-from trl_compat.machine import host
+from trl_compat.machine.description import Host
 from trl_compat.running import matrix_run
 from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import Unresolvable, locks
@@ -97,7 +97,7 @@ class Bench:
             generated_at=results.now(),
             command="",
             profile="gate",
-            host=host.Host(os="", cpu="", memory=""),
+            host=Host(os="", cpu="", memory=""),
             stacks={},
             cells=list(found.values()),
             summary={},

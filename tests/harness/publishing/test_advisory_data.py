@@ -15,13 +15,13 @@ from packaging.version import Version
 
 from tests.harness.conftest import ROOT
 from trl_compat import advisories, results
-from trl_compat.advisories import Advisory, Catalogue, records
+from trl_compat.advisories import Advisory, Catalogue, compiling
 from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
 from trl_compat.publishing import compiled, osv
 from trl_compat.publishing.events import Events, events
 from trl_compat.publishing.lint import Complaint, lint
-from trl_compat.shipped import releases
+from trl_compat.shipped import records, releases
 
 PACKAGE = ROOT / "src" / "trl_compat"
 # The official schema of the format, unchanged: validation/schema.json of ossf/osv-schema 1.7.5.
@@ -45,7 +45,7 @@ def shipped(name: str) -> object:
 
 
 def test_the_advisories_that_are_shipped_are_those_of_the_sources() -> None:
-    data = json.loads(json.dumps(compiled.advisories(own())))
+    data = json.loads(json.dumps(compiling.advisories(own())))
     assert shipped("advisories") == data, "run: trl-compat advisories compile"
 
 
@@ -265,7 +265,7 @@ def test_a_withdrawn_record_is_kept_and_used_by_nothing(catalogue: Catalogue) ->
     gone = {i: r.model_copy(update={"withdrawn": day}) for i, r in catalogue.records.items()}
     withdrawn = Catalogue(records=gone)
     assert (withdrawn.failures, withdrawn.masks) == ((), ())
-    assert compiled.advisories(withdrawn)["records"] == []
+    assert compiling.advisories(withdrawn)["records"] == []
     assert osv.record(gone["saving"], releases.known(), None)["withdrawn"] == "2026-01-01T00:00:00Z"
 
 

@@ -13,13 +13,14 @@ from trl_compat.cells.plan import Selection
 from trl_compat.errors import BadInput
 from trl_compat.files import project
 from trl_compat.machine import host
+from trl_compat.machine.description import Host
 from trl_compat.results import Results
 from trl_compat.running import matrix_run
 
 __all__ = ["where"]  # the fixture
 
-THIS = host.Host(os="Linux", cpu="here", memory="1 GiB")
-OTHER = host.Host(os="Linux", cpu="elsewhere", memory="2 GiB")
+THIS = Host(os="Linux", cpu="here", memory="1 GiB")
+OTHER = Host(os="Linux", cpu="elsewhere", memory="2 GiB")
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def on(where: project.Project, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs some stacks on a machine; gives the document."""
 
     def run_on(
-        machine: host.Host,
+        machine: Host,
         *stacks: str,
         engine: Any = as_expected,
         place: project.Project = where,

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from trl_compat.advisories import records
 from trl_compat.errors import BadInput
 from trl_compat.matching.applies import matches
 from trl_compat.pytest import known_failure
-from trl_compat.shipped import releases
+from trl_compat.shipped import records, releases
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.constraints import avoid, text
 

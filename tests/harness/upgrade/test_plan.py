@@ -10,12 +10,11 @@ import pytest
 from packaging.version import Version
 
 from tests.harness.conftest import ROOT
-from trl_compat.advisories import records
-from trl_compat.advisories.records import Block, Record, Where
 from trl_compat.errors import BadInput
 from trl_compat.matching import nearest_run
 from trl_compat.packages import PACKAGES
-from trl_compat.shipped import releases, requires
+from trl_compat.shipped import records, releases, requires
+from trl_compat.shipped.records import Block, Record, Where
 from trl_compat.stacks import matrix, sources
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade import plan as planning

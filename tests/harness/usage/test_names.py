@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.doctor.test_doctor import JSON, NEW, OLD, doctor, ids
-from trl_compat.advisories import records
-from trl_compat.advisories.records import Value
 from trl_compat.errors import BadInput
 from trl_compat.matching.applies import matches
-from trl_compat.shipped import names
+from trl_compat.shipped import names, records
+from trl_compat.shipped.records import Value
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Conditions

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from trl_compat.errors import BadInput
 from trl_compat.files.reading import text_of
+from trl_compat.packages import PACKAGES
 from trl_compat.stacks.environments import Unavailable, Unresolvable, cache, interpreters, resolving
 from trl_compat.stacks.environments.interpreters import Interpreter
 from trl_compat.stacks.environments.lock_text import check, packages_of
 from trl_compat.stacks.environments.settings import effective
 from trl_compat.stacks.environments.without_wheels import Allowed
-from trl_compat.stacks.matrix import PACKAGES, Stack
+from trl_compat.stacks.matrix import Stack
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The compiled advisories as light data; :mod:`trl_compat.publishing.compiled` writes them."""
+"""The compiled advisories as light data; :mod:`trl_compat.advisories.compiling` writes them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from trl_compat.errors import BadInput
+from trl_compat.text.nearest import unknown_name
 
 Value = str | int | bool
-SHIPPED = Path(__file__).parents[1] / "shipped"
+SHIPPED = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -155,26 +156,13 @@ def shipped_uses() -> tuple[Use, ...]:
     return tuple(_shipped()["uses"])
 
 
-def of_folder(folder: Path) -> tuple[dict[str, Record], tuple[Use, ...], list[str]]:
-    """Records of somebody's own, one YAML file each, and a sentence for each that is left out."""
-    from trl_compat.advisories import load_leniently
-    from trl_compat.publishing import compiled
-
-    catalogue, broken = load_leniently(folder)
-    data = json.loads(json.dumps(compiled.advisories(catalogue)))
-    records = {record["id"]: parse(record) for record in data["records"]}
-    return records, tuple(data["uses"]), broken
-
-
 def shipped_record(failure: str) -> Record:
     """The record of a failure.
 
     Raises:
         BadInput: there is none; the nearest id is suggested.
     """
-    from trl_compat.text.nearest import hint
-
     known = shipped()
     if failure not in known:
-        raise BadInput(f"unknown failure '{failure[:100]}'; {hint(failure, known, 1)}")
+        raise BadInput(unknown_name("failure", failure, known))
     return known[failure]
