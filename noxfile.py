@@ -40,7 +40,7 @@ def ours(session: nox.Session, *words: str) -> None:
 @nox.session
 def matrix(session: nox.Session) -> None:
     """Run cells, write reports/, print the table; options after --, see -- --help."""
-    install(session)
+    install(session, "[matrix]")
     ours(session, "matrix", *session.posargs)
 
 
@@ -48,21 +48,21 @@ def matrix(session: nox.Session) -> None:
 @nox.parametrize("name", [nox.param(n, id=n) for n in stack_names(Path("matrix.yaml"))])
 def stack(session: nox.Session, name: str) -> None:
     """One stack alone: nox -s "stack(trl-0.12.2)"."""
-    install(session)
+    install(session, "[matrix]")
     ours(session, "matrix", "--stack", name, *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """The same cells the plain way and ours, in one run; prints a table."""
-    install(session)
+    install(session, "[matrix]")
     ours(session, "bench", *session.posargs)
 
 
 @nox.session
 def gate(session: nox.Session) -> None:
     """May I upgrade? nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
-    install(session)
+    install(session, "[matrix]")
     ours(session, "gate", *session.posargs)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from trl_compat.cli import extra
+
 
 @click.command(epilog="Example: trl-compat bench --cells 24")
 @click.option("--profile", default="default", show_default=True, help="Whose cells are measured.")
@@ -25,6 +27,7 @@ def bench(
     root: Path, profile: str, count: int, whole: bool, jobs: int | None, markdown: Path | None
 ) -> None:
     """Measure the same cells by plain torchrun and by the matrix, and print the ratios."""
+    extra.require("bench")
     from trl_compat.files import project
     from trl_compat.machine import host
     from trl_compat.running import bench as measuring

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from trl_compat.cli import extra
 from trl_compat.cli.matrix import choose_device, memory_share
 
 FORMATS = ("text", "json", "markdown", "sarif", "github")
@@ -91,6 +92,7 @@ def gate(
     Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
     reference passes; 2: wrong usage or bad input; 70: the harness failed; 130: interrupted.
     """
+    extra.require("gate")
     from trl_compat.cells import rerun
     from trl_compat.files import project
     from trl_compat.gate import output, run, sides

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from trl_compat.cli import extra
 from trl_compat.errors import BadInput
 
 
@@ -68,6 +69,7 @@ def matrix(
     Exit code 0: every cell is as its advisory says; 1: one deviates; 2: wrong usage or bad input;
     70: the harness failed; 130: interrupted.
     """
+    extra.require("matrix")
     from trl_compat.cells import rerun
     from trl_compat.cells.plan import Selection
     from trl_compat.files import project

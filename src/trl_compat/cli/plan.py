@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from trl_compat.cli import extra
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK
 from trl_compat.text import terminal
 
@@ -59,10 +60,22 @@ def plan(
     sources.refuse_doubtful(source)
     goal = planning.goal_of(want, source)
     python = ".".join((source.python or platform.python_version()).split(".")[:2])
-    ask = None if offline else planning.resolver(python)
+    ask = None if offline or _not_installed() else planning.resolver(python)
     found = planning.make(
         source, goal, conditions.values, records.shipped(), nearest_run.shipped(), ask
     )
     text = render(found, form)
     click.echo(text if form == "json" else terminal.lines(text), nl=False)
     sys.exit(EXIT_FINDINGS if found.stages is None else EXIT_OK)
+
+
+def _not_installed() -> bool:
+    """Whether the resolver cannot be asked for want of the extra, which is then said."""
+    lacking = extra.missing()
+    if lacking:
+        click.echo(
+            f"trl-compat: not installed: {', '.join(lacking)}; so the package index is not asked "
+            "about the steps, as with --offline",
+            err=True,
+        )
+    return bool(lacking)

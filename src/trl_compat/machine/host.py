@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from trl_compat.machine import isolation, processes
+from trl_compat.machine import commands, isolation
 from trl_compat.machine.description import Host
 
 # Bytes to leave for a stack on CPU ranks (its parent holds less than 1 GB, a cell of two plain
@@ -67,7 +67,7 @@ def _cpu_name() -> str:
 def _nvidia() -> tuple[list[str], str | None]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        done = processes.run(query)
+        done = commands.run(query)
     except OSError:
         return [], None
     rows = [row.split(", ") for row in done.stdout.splitlines() if done.returncode == 0]

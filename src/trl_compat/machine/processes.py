@@ -1,4 +1,4 @@
-"""Every process that the harness starts is started here, and every one that it kills.
+"""Every process of a stack is started here, and every process that is killed is killed here.
 
 The elastic agent starts ranks in sessions of their own, so killing a process group is not enough:
 trees are walked, the parents of cells adopt orphans (see ``trl_compat.runtime.preload``), and every
@@ -31,26 +31,6 @@ KEEPER, FIRST = 1, 2
 # How often what is left of a cell is killed before its stack is: a process may fork meanwhile.
 ROUNDS = 20
 OUTPUT_LIMIT = 200_000
-
-
-def run(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    text: str | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Runs a command of the harness (uv, git, pip) to its end and captures what it says."""
-    return subprocess.run(
-        list(command),
-        env=dict(env) if env is not None else None,
-        cwd=cwd,
-        input=text,
-        stdin=None if text is not None else subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def spawn(

@@ -25,7 +25,7 @@ from trl_compat.cells.outcomes import Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files import project
-from trl_compat.machine import processes
+from trl_compat.machine import commands
 from trl_compat.running import matrix_run
 from trl_compat.running.campaign import Campaign, Order
 from trl_compat.running.execution.watch import Limits
@@ -105,7 +105,7 @@ def _pip(environment: build.Environment, wanted: Path, folder: Path) -> float:
         [str(environment.python.resolve()), "-m", "venv", str(folder)],
         [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps", "-r", wanted],
     ):
-        done = processes.run([str(part) for part in command], env=dict(os.environ))
+        done = commands.run([str(part) for part in command], env=dict(os.environ))
         if done.returncode:
             raise BadInput(f"bench: pip failed: {done.stderr.strip().splitlines()[-1]}")
     took = time.monotonic() - begun

@@ -68,13 +68,14 @@ def keys(cells: list[Cell]) -> dict[str, str]:
 
 def concerned(path: str, cells: list[Cell]) -> set[str]:
     """The cells whose ranks can import a file of the bundle, said from the layout alone."""
-    if not path.startswith("trl_compat/fixes/") or path == FIX.format("__init__"):
+    if not path.startswith("trl_compat/fixes/"):
         return {cell.id for cell in cells}
     module = Path(path).stem
-    entry = f"trl_compat.fixes.{module}:"
+    # Nothing of the runtime imports a fix, so the package itself counts for them only.
+    entry = "trl_compat.fixes." + (f"{module}:" if module != "__init__" else "")
     found = {cell.id for cell in cells if (cell.entry or "").startswith(entry)}
     # One of its wrong fixes is made of the right one.
-    if module == "unwrap_double_yield":
+    if module in ("unwrap_double_yield", "__init__"):
         found |= {cell.id for cell in cells if cell.failure == "unwrap-double-yield"}
     return found
 

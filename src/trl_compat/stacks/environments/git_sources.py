@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from trl_compat.errors import BadInput
-from trl_compat.machine import processes
+from trl_compat.machine import commands
 from trl_compat.stacks.environments import Unavailable, Unresolvable, cache, uv_errors
 
 FULL = re.compile(r"[0-9a-f]{40}")
@@ -108,13 +108,13 @@ def _fetched(repository: Path, url: str, commit: str) -> str:
 
 def _name(at: list[str], commit: str) -> str | None:
     command = [_program(), *SAFE, *at, "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"]
-    done = processes.run(command, env={**os.environ, **ENVIRONMENT})
+    done = commands.run(command, env={**os.environ, **ENVIRONMENT})
     found = done.stdout.strip()
     return found if done.returncode == 0 and found.startswith(commit) else None
 
 
 def _git(*arguments: str) -> None:
-    done = processes.run([_program(), *SAFE, *arguments], env={**os.environ, **ENVIRONMENT})
+    done = commands.run([_program(), *SAFE, *arguments], env={**os.environ, **ENVIRONMENT})
     if done.returncode == 0:
         return
     if uv_errors.DISK_FULL.search(done.stderr):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trl_compat.machine import processes
+from trl_compat.machine import commands
 from trl_compat.stacks.environments import Unavailable
 
 
@@ -66,4 +66,4 @@ def _version(path: str) -> str:
     if not Path(path).is_file():
         return ""
     script = "import platform; print(platform.python_version())"
-    return processes.run([path, "-I", "-c", script]).stdout.strip()
+    return commands.run([path, "-I", "-c", script]).stdout.strip()

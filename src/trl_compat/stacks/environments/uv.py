@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trl_compat.errors import BadInput
-from trl_compat.machine import processes
+from trl_compat.machine import commands
 from trl_compat.stacks.environments import uv_errors
 from trl_compat.stacks.environments.settings import uv_environment
 
@@ -48,7 +48,7 @@ def uv_said(arguments: Sequence[str], *, text: str | None = None) -> tuple[str, 
     env = {**os.environ, **uv_environment(os.environ)}
     env |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"}
     env.pop("VIRTUAL_ENV", None)
-    done = processes.run([program(), *arguments], env=env, text=text)
+    done = commands.run([program(), *arguments], env=env, text=text)
     if done.returncode == 0:
         return done.stdout, done.stderr
     raise uv_errors.failure(arguments, done.returncode, done.stderr)

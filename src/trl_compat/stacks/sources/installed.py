@@ -19,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
+from trl_compat.machine import commands
 from trl_compat.packages import PACKAGES
 from trl_compat.stacks.sources.source import Pins, Source
 
@@ -48,9 +49,8 @@ def installed(python: Path | None = None) -> Source:
 
 def _ask(python: Path) -> tuple[str, list[str]]:
     try:
-        done = subprocess.run(
-            [str(python), "-I", "-c", ASK], capture_output=True, text=True, check=True, timeout=20
-        )
+        done = commands.run([str(python), "-I", "-c", ASK], limit=20)
+        done.check_returncode()
         # What is installed there may print something of its own before.
         version, path = json.loads(done.stdout.strip().rpartition("\n")[2])
         known = str(Version(version))
