@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.gate_bench import bench as bench
+from tests.harness.hostile import odd as odd
+from tests.harness.recorded_runs import where as where
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories
 from trl_compat.stacks.matrix import Matrix

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trl_compat.runtime import data, strategies, trainers, weights
+from trl_compat.runtime import ppo, strategies, trainers, weights
 from trl_compat.runtime.context import Rank
 
 
@@ -20,7 +20,6 @@ def build_trainer(rank: Rank) -> Any:
         AutoModelForCausalLM,
         AutoModelForSequenceClassification,
         AutoTokenizer,
-        DataCollatorWithPadding,
     )
 
     trainer_class, config_class = trainers.find("PPO")
@@ -30,12 +29,7 @@ def build_trainer(rank: Rank) -> Any:
         output_dir=str(rank.folder / "out"),
         **trainers.quiet_arguments(
             config_class,
-            total_episodes=2 * rank.world_size,
-            num_ppo_epochs=1,
-            num_mini_batches=1,
-            response_length=4,
-            local_rollout_forward_batch_size=2,
-            num_sample_generations=0,
+            **ppo.one_batch(rank),
             save_strategy="steps" if rank.condition("save") == "checkpoint" else "no",
             save_steps=1,
         ),
@@ -49,24 +43,15 @@ def build_trainer(rank: Rank) -> Any:
     weights.assert_loaded(rank, reference, "reference model")
     weights.assert_loaded(rank, reward, "reward model", scorer)
     weights.assert_loaded(rank, value, "value model", scorer)
-    return trainer_class(
-        **trainers.accepted(
-            trainer_class,
-            config=config,
-            args=config,
-            tokenizer=tokenizer,
-            processing_class=tokenizer,
-            policy=policy,
-            model=policy,
-            ref_policy=reference,
-            ref_model=reference,
-            reward_model=reward,
-            value_model=value,
-            # PPO waits for ever for the first batch of a dataset that holds less than one.
-            train_dataset=data.token_dataset(tokenizer, rows=4 * rank.world_size),
-            eval_dataset=data.token_dataset(tokenizer, rows=4),
-            data_collator=DataCollatorWithPadding(tokenizer),
-        )
+    return ppo.trainer(
+        rank,
+        trainer_class,
+        config,
+        tokenizer,
+        policy=policy,
+        reference=reference,
+        reward=reward,
+        value=value,
     )
 
 

@@ -18,8 +18,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trl_compat.runtime import data, strategies, trainers, weights
+from trl_compat.runtime import data, ppo, strategies, trainers, weights
 from trl_compat.runtime.context import NotApplicable, Rank, at_least
+from trl_compat.runtime.engines import (
+    all_sharded,
+    all_whole,
+    generate,
+    hooks_of,
+    left_whole,
+    loss_of,
+)
 
 OPTION = "ds3_gather_for_generation"
 ARGUMENT = "gather_deepspeed3_params"
@@ -65,12 +73,6 @@ def build_bench(rank: Rank) -> Bench:
     return Bench(accelerator, engine, plain, batch)
 
 
-def loss_of(model: Any, batch: dict[str, Any]) -> Any:
-    """The language-model loss of a batch, padding left out."""
-    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
-    return model(**batch, labels=labels).loss
-
-
 def train_step(bench: Bench) -> float:
     """One step of the engine; returns its loss."""
     bench.engine.train()
@@ -108,28 +110,6 @@ def assert_trains(rank: Rank, bench: Bench, moment: str) -> None:
     rank.check(f"trained-{moment}", changed, f"a training step {moment} changed no tensor")
 
 
-def hooks_of(engine: Any) -> dict[str, list[str]]:
-    """The forward hooks of every module, by name: DeepSpeed's gather and release parameters."""
-    return {
-        name: sorted(
-            getattr(hook, "__qualname__", type(hook).__name__)
-            for hooks in (module._forward_pre_hooks, module._forward_hooks)
-            for hook in hooks.values()
-        )
-        for name, module in engine.module.named_modules()
-    }
-
-
-def all_sharded(model: Any) -> bool:
-    """Whether this rank holds none of the model's parameters as a whole."""
-    return all(parameter.numel() == 0 for parameter in model.parameters())
-
-
-def all_whole(model: Any) -> bool:
-    """Whether this rank holds every parameter of the model as a whole."""
-    return all(parameter.numel() != 0 for parameter in model.parameters())
-
-
 def find_helper(rank: Rank, *, with_option: bool) -> Callable[..., Any]:
     """TRL's context manager; the cell ends where it lacks the option that is asked for."""
     from trl.models import utils
@@ -140,21 +120,6 @@ def find_helper(rank: Rank, *, with_option: bool) -> Callable[..., Any]:
             f"unwrap_model_for_generation has no {ARGUMENT} yet", since=FIRST_WITH_OPTION
         )
     return helper
-
-
-def generate(model: Any, batch: dict[str, Any]) -> Any:
-    """Greedy generation; all ranks make as many steps, as sharded parameters need."""
-    import torch
-
-    with torch.no_grad():
-        return model.generate(
-            **batch,
-            do_sample=False,
-            min_new_tokens=NEW_TOKENS,
-            max_new_tokens=NEW_TOKENS,
-            output_scores=True,
-            return_dict_in_generate=True,
-        )
 
 
 def yields_once(rank: Rank) -> None:
@@ -176,7 +141,7 @@ def yields_once(rank: Rank) -> None:
             f"{ARGUMENT}=False gathers the parameters all the same",
         )
         rank.check("hooks-inside", hooks_of(bench.engine) == hooks, "hooks differ inside the block")
-        generate(model, bench.batch)
+        generate(model, bench.batch, NEW_TOKENS)
     rank.check("entered-once", entered == 1, "the block did not run exactly once")
     rank.check("hooks-after", hooks_of(bench.engine) == hooks, "hooks differ after the block")
     assert_trains(rank, bench, "afterwards")
@@ -190,11 +155,11 @@ def same_tokens(rank: Rank) -> None:
     bench = build_bench(rank)
     train_step(bench)
     follow(bench)
-    expected = generate(bench.plain.eval(), bench.batch)
+    expected = generate(bench.plain.eval(), bench.batch, NEW_TOKENS)
     with helper(bench.engine, bench.accelerator, **{ARGUMENT: False}) as model:
-        sharded = generate(model, bench.batch)
+        sharded = generate(model, bench.batch, NEW_TOKENS)
     with helper(bench.engine, bench.accelerator, **{ARGUMENT: True}) as model:
-        gathered = generate(model, bench.batch)
+        gathered = generate(model, bench.batch, NEW_TOKENS)
     rank.precondition(
         "several-tokens",
         len(set(expected.sequences[:, -NEW_TOKENS:].flatten().tolist())) > 1,
@@ -234,7 +199,9 @@ def restores_after_exception(rank: Rank) -> None:
     if not restored:
         rank.observe("consequence", consequence_of_lost_hooks(bench))
     rank.check("hooks-restored", restored, "DeepSpeed's hooks are gone after an exception")
-    rank.check("released", forward(bench) == 0, "a forward leaves parameters whole")
+    rank.check(
+        "released", left_whole(bench.engine, bench.batch) == 0, "a forward leaves parameters whole"
+    )
     assert_trains(rank, bench, "afterwards")
 
 
@@ -258,22 +225,11 @@ def restores_checkpointing(rank: Rank) -> None:
     )
 
 
-def forward(bench: Bench) -> int:
-    """How many parameters a forward leaves whole on this rank."""
-    import torch
-
-    with torch.no_grad():
-        loss_of(bench.engine, bench.batch)
-    if bench.engine.zero_optimization_stage() != 3:
-        return 0
-    return sum(parameter.numel() != 0 for parameter in bench.engine.module.parameters())
-
-
 def consequence_of_lost_hooks(bench: Bench) -> dict[str, str]:
     """What the missing hooks do to a user; for the evidence only."""
     found: dict[str, str] = {}
     for name, action in (
-        ("parameters a forward leaves whole", lambda: forward(bench)),
+        ("parameters a forward leaves whole", lambda: left_whole(bench.engine, bench.batch)),
         ("loss of a step", lambda: round(train_step(bench), 3)),
     ):
         try:
@@ -365,7 +321,6 @@ def build_ppo(rank: Rank) -> Any:
         AutoModelForCausalLM,
         AutoModelForSequenceClassification,
         AutoTokenizer,
-        DataCollatorWithPadding,
     )
 
     strategies.configure_by_environment(rank)
@@ -373,36 +328,22 @@ def build_ppo(rank: Rank) -> Any:
         rank,
         "PPO",
         FIRST_WITH_OPTION,
-        total_episodes=2 * rank.world_size,
-        num_ppo_epochs=1,
-        num_mini_batches=1,
-        response_length=4,
-        local_rollout_forward_batch_size=2,
-        num_sample_generations=0,
+        **ppo.one_batch(rank),
     )
     tokenizer = AutoTokenizer.from_pretrained(rank.spec.model_dir, padding_side="left")
     causal, scoring = (
         functools.partial(kind.from_pretrained, rank.spec.model_dir)
         for kind in (AutoModelForCausalLM, AutoModelForSequenceClassification)
     )
-    policy = causal()
-    return trainer_class(
-        **trainers.accepted(
-            trainer_class,
-            args=config,
-            config=config,  # the names of the commits before 0.14.0
-            processing_class=tokenizer,
-            model=policy,
-            policy=policy,
-            ref_model=causal(),
-            ref_policy=causal(),
-            reward_model=scoring(num_labels=1),
-            value_model=scoring(num_labels=1),
-            # PPO waits for ever for the first batch of a dataset that holds less than one.
-            train_dataset=data.token_dataset(tokenizer, rows=4 * rank.world_size),
-            eval_dataset=data.token_dataset(tokenizer, rows=4),
-            data_collator=DataCollatorWithPadding(tokenizer),
-        )
+    return ppo.trainer(
+        rank,
+        trainer_class,
+        config,
+        tokenizer,
+        policy=causal(),
+        reference=causal(),
+        reward=scoring(num_labels=1),
+        value=scoring(num_labels=1),
     )
 
 

@@ -9,19 +9,10 @@ from typing import Any
 import pytest
 
 from tests.harness.conftest import ROOT
+from tests.harness.observations import SEEN
 from trl_compat import advisories
 from trl_compat.advisories import Catalogue
 from trl_compat.errors import BadInput
-
-SEEN: dict[str, Any] = {
-    "exception": "AttributeError",
-    "message": "'X' object has no attribute 'gather'",
-    "where": "accelerate/accelerator.py:get_state_dict",
-    "frames": [
-        {"file": "trl/trainer/ppo_trainer.py", "function": "save_model", "line": 1},
-        {"file": "accelerate/accelerator.py", "function": "get_state_dict", "line": 2},
-    ],
-}
 
 
 def test_the_symptom_is_found(catalogue: Catalogue) -> None:

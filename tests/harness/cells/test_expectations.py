@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cells.test_outcomes import RAISED, observed, record
 from tests.harness.conftest import ROOT
-from tests.harness.running.test_matrix_run import where
+from tests.harness.observations import RAISED, observed, record
 from trl_compat import advisories, results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells.expectations import Expectation, expect
@@ -20,8 +19,6 @@ from trl_compat.running import matrix_run
 from trl_compat.running.campaign import Order, agrees
 from trl_compat.stacks import matrix as tables
 from trl_compat.stacks.matrix import Matrix
-
-__all__ = ["where"]  # the fixture
 
 TREE = "git+https://github.com/huggingface/trl@0123456789"
 NAMED = "git+https://github.com/huggingface/trl@724acb971"
@@ -99,7 +96,7 @@ def test_every_committed_stack_has_its_expectations() -> None:
 def test_a_run_on_such_a_commit_reports_and_does_not_fail(
     where: project.Project, monkeypatch: pytest.MonkeyPatch, seen: Observation, came: Outcome
 ) -> None:
-    from tests.harness.running.test_matrix_run import keep
+    from tests.harness.recorded_runs import keep
 
     text = where.matrix_file.read_text()
     where.matrix_file.write_text(text.replace("trl@724acb971", "trl@0123456789"))
@@ -120,7 +117,7 @@ def test_a_run_on_such_a_commit_reports_and_does_not_fail(
 
 
 def test_the_conclusion_names_what_nothing_was_expected_of(tmp_path: Path) -> None:
-    from tests.harness.test_results import cell, document
+    from tests.harness.made_results import cell, document
     from trl_compat.report import conclusion
 
     catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")

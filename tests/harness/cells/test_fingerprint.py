@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.harness.cells.test_outcomes import INIT, RAISED, observed, record
+from tests.harness.observations import INIT, RAISED, observed, record
 from trl_compat.cells.fingerprint import differences, essence
 
 

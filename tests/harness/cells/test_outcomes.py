@@ -7,44 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.harness.advisories.test_advisories import SEEN
+from tests.harness.observations import INIT, LOST_PEER, RAISED, SEEN, judge, observed, record
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Stop, Verdict, agreed, decide
+from trl_compat.cells.outcomes import Observation, Outcome, Stop, Verdict, agreed
 
-INIT: dict[str, Any] = {
-    "exception": "ValueError",
-    "message": "Please make sure to properly initialize your accelerator",
-    "where": "accelerate/state.py:__getattr__",
-    "frames": [],
-}
 NO_SPACE = {**INIT, "exception": "OSError", "message": "full", "errnos": [errno.ENOSPC]}
-LOST_PEER = {**INIT, "exception": "RuntimeError", "message": "Connection closed by peer [::1]:1"}
-CHECK = {"name": "saved", "holds": True, "message": ""}
-
-
-def record(status: str = "finished", *, ended: float = 1.0, **more: Any) -> dict[str, Any]:
-    return {"status": status, "ended": ended, "checks": [CHECK], "stand_ins": [], **more}
-
-
-def observed(*ranks: dict[str, Any] | None, **more: Any) -> Observation:
-    given: dict[str, Any] = {
-        "launch": Launch.PRELOADED,
-        "world_size": len(ranks) or 2,
-        "started_at": "2026-01-01T00:00:00+00:00",
-        "seconds": 1.0,
-        "ranks": {n: r for n, r in enumerate(ranks) if r is not None},
-        **more,
-    }
-    return Observation(**given)
-
-
-def judge(
-    catalogue: Catalogue, seen: Observation, control: Outcome | None = Outcome.PASS
-) -> Verdict:
-    return decide(seen, catalogue["saving"], catalogue.masks, control)
-
-
-RAISED = record("raised", error=SEEN)
 
 
 @pytest.mark.parametrize(

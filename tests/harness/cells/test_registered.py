@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.advisories.test_advisories import SEEN
-from tests.harness.cells.test_outcomes import INIT, LOST_PEER, RAISED, judge, observed, record
+from tests.harness.observations import INIT, LOST_PEER, RAISED, SEEN, judge, observed, record
 from trl_compat.advisories import Catalogue
 from trl_compat.cells.outcomes import Observation, Outcome, Stop
 from trl_compat.running.execution import rank_files

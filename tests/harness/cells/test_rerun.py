@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.harness.conftest import ROOT
-from tests.harness.running.test_campaigns_on_fakes import CLI, make_project
+from tests.harness.fake_project import CLI, make_project
 from trl_compat import results
 from trl_compat.cells import rerun
 from trl_compat.cells.plan import Selection

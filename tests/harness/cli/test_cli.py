@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.harness.commands import run
 from tests.harness.conftest import ROOT
 from trl_compat.cli import cli
-
-CLI = Path(sys.executable).with_name("trl-compat")
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(CLI), *words], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 @pytest.mark.parametrize(

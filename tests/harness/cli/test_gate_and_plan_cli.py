@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.cli.test_cli import run
+from tests.harness.commands import run
 
 GATE = ["gate", "--reference", "trl-0.12.2"]
 PINNED = "torch==2.4.1\ntrl==0.12.2\ntransformers==4.46.3\naccelerate==0.34.2\n"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.doctor.test_doctor import JSON, NEW, OLD, REST_OF_A_FREEZE, doctor, ids
+from tests.harness.doctor_runs import JSON, NEW, OLD, REST_OF_A_FREEZE, doctor, ids
 from trl_compat.doctor import assumptions
 from trl_compat.doctor.diagnosis import Status, status_of
 from trl_compat.matching import applies

@@ -13,50 +13,19 @@ import jsonschema
 import pytest
 
 from tests.harness.conftest import ROOT
+from tests.harness.doctor_runs import (
+    FOUND,
+    IGNORE,
+    JSON,
+    NEW,
+    OLD,
+    REST_OF_A_FREEZE,
+    doctor,
+    ids,
+)
 from trl_compat.errors import BadInput
 from trl_compat.usage import configs, scripts
 from trl_compat.usage.conditions import Conditions
-
-CLI = Path(sys.executable).with_name("trl-compat")
-OLD = """trl==0.12.2
-transformers==4.46.3
-torch==2.4.1
-deepspeed==0.15.2
-accelerate==0.34.2
-peft==0.13.2
-"""
-NEW = """trl==1.16.0
-transformers==5.23.0
-torch==2.15.0
-deepspeed==0.19.8
-accelerate==1.15.0
-peft==0.21.2
-"""
-
-
-# What every environment with TRL has besides.
-REST_OF_A_FREEZE = "".join(
-    f"{name}==1.0\n"
-    for name in (
-        *("datasets", "huggingface-hub", "safetensors", "tokenizers", "numpy", "pyyaml"),
-        *("packaging", "multiprocess", "xxhash", "filelock"),
-    )
-)
-
-
-def doctor(folder: Path, *words: str, text: str = OLD) -> subprocess.CompletedProcess[str]:
-    (folder / "requirements.txt").write_text(text)
-    command = [str(CLI), "doctor", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-
-
-def ids(done: subprocess.CompletedProcess[str], *status: str) -> set[str]:
-    (report,) = json.loads(done.stdout)["reports"]
-    return {d["id"] for d in report["diagnoses"] if d["status"] in (status or FOUND)}
-
-
-FOUND = ("applies", "applies-if")
-JSON = ("requirements.txt", "--format", "json")
 
 
 def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
@@ -130,11 +99,6 @@ def test_records_of_ones_own_count_and_a_broken_one_is_named(tmp_path: Path) -> 
     assert ids(done) == {"my-failure"}
     (note,) = json.loads(done.stdout)["reports"][0]["notes"]
     assert note.startswith("left out: mine/broken.yaml:")
-
-
-IGNORE = """[tool.trl-compat]
-ignore = [{{failure = "unwrap-double-yield", reason = "we stop at any exception", expires = {}}}]
-"""
 
 
 def test_what_a_project_accepts_for_a_while_does_not_count(tmp_path: Path) -> None:

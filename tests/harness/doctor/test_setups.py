@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.doctor.test_doctor import CLI, REST_OF_A_FREEZE
+from tests.harness.doctor_runs import CLI, REST_OF_A_FREEZE
 
 COMMIT = "336dc69d63d56f232a183a3e7f52790429b871ef"
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document
+from tests.harness.made_results import cell, document
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import account, conclusion, counts, explanation, html, junit, markdown

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document, merged
+from tests.harness.made_results import cell, document, merged
 from trl_compat import report, results
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells.outcomes import Outcome

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document
+from tests.harness.made_results import cell, document
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document
+from tests.harness.made_results import cell, document
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories

@@ -28,7 +28,7 @@ import yaml
 
 from tests.harness import lock_texts
 from tests.harness.conftest import ROOT
-from tests.harness.repository.test_documents import PAGES
+from tests.harness.pages import PAGES
 from trl_compat import advisories
 from trl_compat.cells.plan import Selection, plan
 from trl_compat.cli import cli

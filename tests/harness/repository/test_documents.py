@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.harness.conftest import ROOT
+from tests.harness.pages import PAGES
 from trl_compat.stacks import matrix
 from trl_compat.stacks.stack_names import stack_names
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 COMMANDS = re.findall(r"^python3 -m venv .*$", README, re.M)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.harness import traces
 from tests.harness.conftest import ROOT
-from tests.harness.running.test_runner import FAKES, READABLE, living, observe, outcome
+from tests.harness.ranks import FAKES, READABLE, living, observe, outcome
 from trl_compat.cells.outcomes import Launch, Outcome
 from trl_compat.machine import isolation
 from trl_compat.machine.isolation import Containment

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.conftest import ROOT
-from tests.harness.running.test_campaigns_on_fakes import make_project
-from tests.harness.running.test_campaigns_on_fakes import run as run_command
+from tests.harness.fake_project import make_project
+from tests.harness.fake_project import run as run_command
 from trl_compat import advisories
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.files import project

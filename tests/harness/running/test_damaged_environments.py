@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.harness import made_environment
-from tests.harness.cells.test_outcomes import RAISED, observed, record
 from tests.harness.made_environment import LOCK, replace, site
+from tests.harness.observations import RAISED, observed, record
 from trl_compat import advisories
 from trl_compat.cells.outcomes import Launch, Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection, plan

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.harness.running.test_campaigns_on_fakes import STACK, cells, make_project
+from tests.harness.fake_project import STACK, cells, make_project
 from trl_compat.stacks.environments import build, cache, damage
 from trl_compat.stacks.environments.damage import Depth
 from trl_compat.stacks.matrix import Stack

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document
+from tests.harness.made_results import cell, document
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells.expectations import Expectation
 from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.cells.test_outcomes import observed, record
+from tests.harness.observations import observed, record
 from trl_compat import advisories
 from trl_compat.cells import rerun
 from trl_compat.cells.plan import Selection, plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.running.test_matrix_run import as_expected, where
+from tests.harness.recorded_runs import as_expected, where
 from trl_compat import results
 from trl_compat.cells.plan import Selection
 from trl_compat.errors import BadInput

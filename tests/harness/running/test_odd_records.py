@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness.advisories.test_advisories import SEEN
-from tests.harness.cells.test_outcomes import observed, record
-from tests.harness.running.test_matrix_run import as_expected, keep, outcomes, run
-from tests.harness.running.test_matrix_run import where as where  # a fixture
+from tests.harness.observations import SEEN, observed, record
+from tests.harness.recorded_runs import as_expected, keep, outcomes, run
 from trl_compat.cells.outcomes import Observation, Outcome, Verdict, decide
 from trl_compat.cells.plan import Cell
 from trl_compat.cells.rank_records import RaisedError, RankRecord

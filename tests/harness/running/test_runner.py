@@ -5,36 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
-import psutil
 import pytest
 
-from tests.harness.conftest import HARNESS, ROOT
-from trl_compat import advisories
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Stop, Verdict, decide
-from trl_compat.machine import processes
+from tests.harness.conftest import ROOT
+from tests.harness.ranks import AMPLE, LIMITS, READABLE, judge, living, observe, outcome
+from trl_compat.cells.outcomes import Launch, Outcome, Stop
 from trl_compat.running.execution.runner import StackRunner
-from trl_compat.running.execution.watch import Limits
 from trl_compat.runtime import confine
-from trl_compat.runtime.spec import CellSpec
 from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import build
 
 pytestmark = pytest.mark.matrix
-FAKES = HARNESS / "fakes"
-READABLE = (FAKES, ROOT / "tiny_models")
-AMPLE = Limits(seconds=60, silence=30)
-LIMITS = {
-    "hangs_in_a_collective": Limits(seconds=60, silence=4),
-    "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
-    "ranks_call_different_collectives": Limits(seconds=60, silence=4),
-    "hangs_in_teardown": Limits(seconds=60, silence=4),
-    "leaves_links_and_pipes": Limits(seconds=60, silence=4),
-    "swallows_a_failed_check_and_hangs": Limits(seconds=60, silence=4),
-    "hangs_at_work": Limits(seconds=6, silence=4),
-    "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
-}
 
 
 @pytest.fixture(scope="module")
@@ -47,43 +29,6 @@ def runner() -> Iterator[StackRunner]:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
         with StackRunner(environment, readable=READABLE) as running:
             yield running
-
-
-def observe(
-    runner: StackRunner,
-    fake: str,
-    launch: Launch = Launch.PRELOADED,
-    world_size: int = 2,
-    conditions: dict[str, Any] | None = None,
-) -> Observation:
-    spec = CellSpec(
-        cell=fake,
-        reproduction=str(FAKES / f"{fake}.py"),
-        variant="v",
-        conditions=conditions or {},
-        model="tiny-qwen2",
-        model_dir=str(ROOT / "tiny_models" / "tiny-qwen2"),
-        world_size=world_size,
-        device="cpu",
-        folder=str(runner.folder(fake)),
-    )
-    return runner.run(spec, limits=LIMITS.get(fake, AMPLE), launch=launch)
-
-
-def judge(seen: Observation) -> Verdict:
-    catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
-    return decide(seen, catalogue["ppo-zero3-save"], catalogue.masks, Outcome.PASS)
-
-
-def outcome(seen: Observation) -> Outcome:
-    return judge(seen).outcome
-
-
-def living(runner: StackRunner) -> set[int]:
-    """Every process that is below this one, or carries the mark of the runner wherever it is."""
-    below = psutil.Process(os.getpid()).children(recursive=True)
-    found = [*below, *processes.marked(runner.mark)]
-    return {p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE}
 
 
 FAKES_AND_WHAT_THEY_ARE = [

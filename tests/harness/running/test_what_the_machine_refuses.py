@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.running.test_campaigns_on_fakes import STACK, make_project, run
+from tests.harness.fake_project import STACK, make_project, run
 from trl_compat.gate.sides import THIS_PYTHON
 
 

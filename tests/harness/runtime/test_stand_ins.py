@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from tests.harness.conftest import ROOT
-from tests.harness.test_results import cell, document
+from tests.harness.made_results import cell, document
 from trl_compat import results
 from trl_compat.advisories import load as load_advisories
 from trl_compat.report import html, markdown, page_data

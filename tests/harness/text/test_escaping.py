@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.doctor.test_doctor import CLI, IGNORE, NEW, OLD
-from tests.harness.gate.test_gate import Bench, bench  # noqa: F401  (a fixture)
+from tests.harness.doctor_runs import CLI, IGNORE, NEW, OLD
+from tests.harness.gate_bench import Bench
 from trl_compat.gate import markdown as gate_markdown
 from trl_compat.gate import output
 from trl_compat.gate import text as gate_text
@@ -191,7 +191,7 @@ def test_a_note_in_a_lock_cannot_command(tmp_path: Path) -> None:
     assert "r.txt:7: this line is no requirement" in harmless(done.stderr)
 
 
-def test_a_gates_report_shows_what_it_was_given(bench: Bench) -> None:  # noqa: F811
+def test_a_gates_report_shows_what_it_was_given(bench: Bench) -> None:
     report = bench.gate("before", "old")
     odd = f"x {ESC}\n::error::y | <b> `c` [d](https://e.org)"
     side = report.candidate.model_copy(update={"given": odd, "notes": (odd,)})

@@ -17,7 +17,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tests.harness.cli.test_cli import run
+from tests.harness.commands import run
 from tests.harness.conftest import ROOT
 from trl_compat.doctor.diagnosis import FOUND, Status, examine, status_of
 from trl_compat.matching.applies import inside, matches

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.doctor.test_doctor import JSON, NEW, OLD, doctor, ids
+from tests.harness.doctor_runs import JSON, NEW, OLD, doctor, ids
 from trl_compat.errors import BadInput
 from trl_compat.matching.applies import matches
 from trl_compat.shipped import names, records
