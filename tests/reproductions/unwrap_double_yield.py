@@ -317,19 +317,10 @@ def build_grpo(rank: Rank) -> Any:
 
 def build_ppo(rank: Rank) -> Any:
     """A PPO trainer that is told not to gather: where the double yield was reported."""
-    from transformers import (
-        AutoModelForCausalLM,
-        AutoModelForSequenceClassification,
-        AutoTokenizer,
-    )
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
     strategies.configure_by_environment(rank)
-    trainer_class, config = with_option_off(
-        rank,
-        "PPO",
-        FIRST_WITH_OPTION,
-        **ppo.one_batch(rank),
-    )
+    trainer_class, config = with_option_off(rank, "PPO", FIRST_WITH_OPTION, **ppo.one_batch(rank))
     tokenizer = AutoTokenizer.from_pretrained(rank.spec.model_dir, padding_side="left")
     causal, scoring = (
         functools.partial(kind.from_pretrained, rank.spec.model_dir)

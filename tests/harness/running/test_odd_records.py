@@ -94,7 +94,7 @@ def test_every_exception_can_be_described(odd: str) -> None:
     described = signature.describe(error)
     assert status_of(error) == "raised"
     as_read = RaisedError.model_validate_json(json.dumps(described), strict=True)
-    assert as_read.where == "harness/test_odd_records.py:test_every_exception_can_be_described"
+    assert as_read.where == "running/test_odd_records.py:test_every_exception_can_be_described"
     assert len(as_read.message) <= plain.LONGEST
 
 
