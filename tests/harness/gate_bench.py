@@ -6,12 +6,14 @@ import dataclasses
 import datetime
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trl_compat import advisories, results
+from trl_compat import results
+from trl_compat.advisories import Catalogue
 from trl_compat.cells.outcomes import Launch, Outcome
-from trl_compat.cells.plan import Cell, Selection, plan
+from trl_compat.cells.plan import Cell, plan
 from trl_compat.files import project
 from trl_compat.gate import run, sides
 from trl_compat.gate.report import GateReport
@@ -76,25 +78,16 @@ def a_lock(stack: matrix.Stack) -> locks.Lock:
 
 
 @dataclasses.dataclass
-class Bench:
-    """A project whose cells end as ``judge`` says."""
+class Ran:
+    """What a run gives back, with its cells as they were judged."""
 
-    where: project.Project
-    judge: Judge = as_expected
-    lost: str = ""
-    ran: list[str] = dataclasses.field(default_factory=list)
+    cells: list[results.CellResult]
+    interrupted: bool
 
-    def run(self, where: project.Project, selection: Selection, _: matrix_run.Options) -> int:
-        table = matrix.load(where.matrix_file)
-        catalogue = advisories.load(where.advisories, where.reproductions)
-        cells = plan(table, catalogue, selection).cells
-        cells = [cell for cell in cells if cell.variant != self.lost]
-        self.ran += [cell.id for cell in cells]
-        path = where.reports / "results.json"
-        old = results.read(path)
-        found = {cell.id: cell for cell in (old.cells if old else [])}
-        found |= {cell.id: cell_result(cell, self.judge(cell)) for cell in cells}
-        document = results.Results(
+    def over(self, previous: results.Results | None) -> results.Results:
+        found = {cell.id: cell for cell in (previous.cells if previous else [])}
+        found |= {cell.id: cell for cell in self.cells}
+        return results.Results(
             generated_at=results.now(),
             command="",
             profile="gate",
@@ -103,8 +96,33 @@ class Bench:
             cells=list(found.values()),
             summary={},
         )
-        results.write(path, document)
-        return 0
+
+    def write_logs(self) -> None:
+        pass
+
+    def check_complete(self) -> None:
+        assert not self.interrupted
+
+    def show_end(self, _: results.Results) -> None:
+        assert self.interrupted
+
+
+@dataclasses.dataclass
+class Bench:
+    """A project whose cells end as ``judge`` says."""
+
+    where: project.Project
+    judge: Judge = as_expected
+    lost: str = ""
+    ran: list[str] = dataclasses.field(default_factory=list)
+
+    def run(
+        self, _: project.Project, table: matrix.Matrix, catalogue: Catalogue, *more: Any
+    ) -> Ran:
+        cells = plan(table, catalogue, more[0]).cells
+        cells = [cell for cell in cells if cell.variant != self.lost]
+        self.ran += [cell.id for cell in cells]
+        return Ran([cell_result(cell, self.judge(cell)) for cell in cells], bool(self.lost))
 
     def gate(self, reference: str, candidate: str, **named: tuple[str, ...]) -> GateReport:
         request = run.Request(

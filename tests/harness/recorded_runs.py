@@ -11,6 +11,7 @@ from tests.harness.observations import RAISED, observed, record
 from trl_compat import results
 from trl_compat.cells.outcomes import Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection
+from trl_compat.cli.matrix import conduct
 from trl_compat.files import project
 from trl_compat.running import matrix_run
 from trl_compat.running.campaign import Campaign, Order
@@ -44,7 +45,7 @@ def keep(order: Order, cell: Cell, seen: Observation, key: str | None = None) ->
 
 def run(where: project.Project, monkeypatch: pytest.MonkeyPatch, engine: Any) -> int:
     monkeypatch.setattr(matrix_run, "execute", engine)
-    return matrix_run.run(where, OLD, matrix_run.Options(jobs=1))
+    return conduct(where, OLD, matrix_run.Options(jobs=1))
 
 
 def as_expected(order: Order, todo: list[Cell], *_: Any) -> bool:

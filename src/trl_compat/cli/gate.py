@@ -131,7 +131,6 @@ def gate(
         limits=Limits(memory=memory_share(jobs)),
         command=rerun.this_command(),
         start=rerun.start("matrix", root),
-        summary=False,
     )
     found = run.run(where, request, options)
     click.echo(output.render(found, format_), nl=False)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from trl_compat.cli import extra
-from trl_compat.errors import BadInput
+from trl_compat.errors import EXIT_INTERRUPTED, BadInput
+
+if TYPE_CHECKING:
+    from trl_compat.cells.plan import Selection
+    from trl_compat.files.project import Project
+    from trl_compat.running.matrix_run import Options
 
 
 @click.command(epilog="Example: trl-compat matrix --stack trl-0.12.2 --failure ppo-zero3-save")
@@ -103,7 +109,30 @@ def matrix(
         start=rerun.start("matrix", root),
     )
     where = project.at(root, matrix=matrix_file, reports=reports)
-    sys.exit(matrix_run.run(where, selection, options))
+    sys.exit(conduct(where, selection, options))
+
+
+def conduct(where: Project, selection: Selection, options: Options) -> int:
+    """Runs a selection, writes its reports, prints its end, and gives the exit code.
+
+    Raises:
+        BadInput: anything wrong in the files or names that were given.
+        HarnessError: pytest itself failed, or cells have no record.
+    """
+    from trl_compat import advisories, results
+    from trl_compat.running import matrix_run
+    from trl_compat.stacks import matrix as tables
+
+    table = tables.load(where.matrix_file)
+    catalogue = advisories.load(where.advisories, where.reproductions)
+    results.read(where.reports / "results.json")  # a broken one is said before anything is run
+    ran = matrix_run.run(where, table, catalogue, selection, options)
+    document = matrix_run.write(ran)
+    ran.show_end(document)
+    if ran.interrupted:
+        return EXIT_INTERRUPTED
+    ran.check_complete()
+    return matrix_run.exit_code(ran.cells(document))
 
 
 def memory_share(jobs: int) -> int:

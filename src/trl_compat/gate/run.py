@@ -1,13 +1,12 @@
 """Runs a gate: both stacks on the failures that concern the user, then the comparison.
 
-The cells are run as the matrix's are, from a matrix of two stacks that is written for the purpose,
-so that whatever is known already is used again.  What fails on the candidate is then run once more
+The cells are run as the matrix's are, from a matrix of two stacks that is made for the purpose, so
+that whatever is known already is used again.  What fails on the candidate is then run once more
 with its fixes.  The comparison is made from the results alone.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import os
@@ -19,8 +18,8 @@ from pathlib import Path
 import yaml
 
 from trl_compat import advisories, results
-from trl_compat.cells.plan import UNFIXED, Selection, plan
-from trl_compat.errors import EXIT_INTERRUPTED, BadInput, HarnessError
+from trl_compat.cells.plan import UNFIXED, Selection
+from trl_compat.errors import BadInput
 from trl_compat.files.names import require_known
 from trl_compat.files.project import Project
 from trl_compat.gate import comparison, sides
@@ -28,8 +27,8 @@ from trl_compat.gate.comparison import Both
 from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
 from trl_compat.gate.sides import Side
 from trl_compat.packages import PACKAGES
-from trl_compat.results import CellResult
-from trl_compat.running import matrix_run
+from trl_compat.results import Results
+from trl_compat.running import display, matrix_run
 from trl_compat.stacks import matrix
 from trl_compat.stacks.matrix import Block, Matrix, Profile, Stack
 from trl_compat.usage import ignores, relevance
@@ -144,38 +143,40 @@ class Gate:
         stacks = {side.name: side.stack for side in (reference, candidate)}
         models = self.request.models
         blocks = relevance.blocks(self.catalogue, self.failures, self.wanted, models, stacks)
-        text = _matrix_of(self.table, stacks, tuple(blocks))
+        table = _matrix_of(self.table, stacks, tuple(blocks))
         folder = self.where.state / "gate" / "--".join(stacks)
         folder.mkdir(parents=True, exist_ok=True)
         own = Project(self.where.root, folder / "matrix.yaml", folder, self.where.state)
-        own.matrix_file.write_text(text, encoding="utf-8")
-        (folder / "results.json").unlink(missing_ok=True)  # what was observed is in the store
-        cells = self._run(own, {"fixes": (UNFIXED,)})
-        both = Both(reference.name, candidate.name, stacks, cells, os.path.relpath(folder))
+        # For who runs one of its cells again, as the line beside that cell says; not read here.
+        own.matrix_file.write_text(_text_of(table), encoding="utf-8")
+        document = self._run(own, table, None, {"fixes": (UNFIXED,)})
+        relative = os.path.relpath(folder)
+        both = Both(reference.name, candidate.name, stacks, document.cells, relative)
         for selection in comparison.fixes_to_try(self.catalogue, both):
-            cells = self._run(own, selection)
-        return dataclasses.replace(both, cells=cells)
+            document = self._run(own, table, document, selection)
+        return dataclasses.replace(both, cells=document.cells)
 
-    def _run(self, own: Project, chosen: Mapping[str, object]) -> Sequence[CellResult]:
-        """Runs a selection; every cell that there are results of now, of earlier ones, too.
+    def _run(
+        self, own: Project, table: Matrix, before: Results | None, chosen: Mapping[str, object]
+    ) -> Results:
+        """Runs a selection; its results, over those of the selections before it.
 
         Raises:
             KeyboardInterrupt: the user interrupted the run; nothing is said on half of the cells.
+            HarnessError: cells have no record.
         """
         common = {"world_size": self.request.world_size, "device": self.request.device}
         selection = Selection.model_validate({"profile": PROFILE, **common, **chosen})
         # What a user redirects is the answer; progress is said beside it.
-        with contextlib.redirect_stdout(sys.stderr):
-            code = matrix_run.run(own, selection, self.options)
-        if code == EXIT_INTERRUPTED:
-            raise KeyboardInterrupt  # the run has said so, and how to go on
-        document = results.read(own.reports / "results.json")
-        if document is None:
-            raise HarnessError("the cells were run, but there are no results of them")
-        wanted = plan(matrix.load(own.matrix_file), self.catalogue, selection).cells
-        if {cell.id for cell in wanted} - {cell.id for cell in document.cells}:
-            raise KeyboardInterrupt  # the run has said so, and how to go on
-        return document.cells
+        console = display.console_of(sys.stderr)
+        ran = matrix_run.run(own, table, self.catalogue, selection, self.options, console)
+        document = ran.over(before)
+        ran.write_logs()
+        if ran.interrupted:
+            ran.show_end(document)  # which says how to go on
+            raise KeyboardInterrupt
+        ran.check_complete()
+        return document
 
 
 def _shown(side: Side, *notes: str) -> SideReport:
@@ -190,8 +191,8 @@ def _shown(side: Side, *notes: str) -> SideReport:
     )
 
 
-def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, ...]) -> str:
-    """The matrix of the two stacks, as the text of its file.
+def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, ...]) -> Matrix:
+    """The matrix of the two stacks.
 
     Raises:
         BadInput: there is nothing to run.
@@ -200,8 +201,11 @@ def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, 
         raise BadInput("nothing to run: no known failure concerns what was named")
     excludes = tuple(e for e in table.excludes if e.stack is None or e.stack in stacks)
     profile = Profile(about="what the gate compares", select=blocks)
-    own = Matrix(
+    return Matrix(
         models=table.models, stacks=dict(stacks), profiles={PROFILE: profile}, excludes=excludes
     )
-    data = own.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _text_of(table: Matrix) -> str:
+    data = table.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return "# Written by trl-compat gate.\n" + yaml.safe_dump(data, sort_keys=False)

@@ -220,6 +220,8 @@ def _campaign(
             matrix_file=apart.matrix_file,
             reports=apart.reports,
             state=apart.state,
+            matrix=matrix.load(apart.matrix_file),
+            catalogue=advisories.load(apart.advisories, apart.reproductions),
             models=models,
             cells=list(cells),
             limits=Limits(),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat import advisories
+from trl_compat.advisories import Catalogue
 from trl_compat.cells.expectations import Expectation
 from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict, agreed, decide
 from trl_compat.cells.plan import Cell
@@ -27,7 +27,6 @@ from trl_compat.running.execution.watch import Limits
 from trl_compat.running.store import CellRecord, Store, Surroundings, content_key
 from trl_compat.runtime.signature import errnos
 from trl_compat.runtime.spec import CellSpec
-from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import (
     EnvironmentFailed,
     Unavailable,
@@ -38,12 +37,14 @@ from trl_compat.stacks.environments import (
     locks,
 )
 from trl_compat.stacks.environments.damage import Depth
+from trl_compat.stacks.matrix import Matrix
 
 
 class Order(BaseModel):
     """The campaign as data.
 
     Attributes:
+        matrix: the stacks, as they were read when the command began; ``catalogue`` the advisories.
         cells: what to run, in order.
         limits: when a cell is stopped.
         preload: False starts every cell by plain ``torchrun``.
@@ -59,6 +60,8 @@ class Order(BaseModel):
     reports: Path
     state: Path
     models: dict[str, str]
+    matrix: Matrix
+    catalogue: Catalogue
     cells: list[Cell]
     limits: Limits
     preload: bool = True
@@ -84,8 +87,7 @@ class Campaign:
     def __init__(self, order: Order) -> None:
         self.order = order
         self.project = order.project
-        self.matrix = matrix.load(self.project.matrix_file)
-        self.catalogue = advisories.load(self.project.advisories, self.project.reproductions)
+        self.matrix, self.catalogue = order.matrix, order.catalogue
         self.store = Store(self.project.state)
         self._bundle = bundle.contents()
         self._locks: dict[str, str] = {}

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 import pytest
 from rich.console import Console, Group, RenderableType
@@ -65,7 +66,7 @@ class Display:
         not_contained: Sequence[str] = (),
         console: Console | None = None,
     ) -> None:
-        self.console = console or standard_output()
+        self.console = console or console_of(sys.stdout)
         self._total, self._reused, self._describe = total, reused, describe
         self._verbosity, self._reports, self._again = verbosity, reports, again
         self._not_contained = not_contained
@@ -231,13 +232,14 @@ class Display:
             self.console.print(line, soft_wrap=True)
 
 
-def standard_output() -> Console:
-    """The console of the standard output."""
-    if not sys.stdout.isatty():
-        return Console(highlight=False, width=132)  # a pipe has no width; CI logs are wide
+def console_of(stream: TextIO) -> Console:
+    """The console of the standard output, or of the standard error."""
+    if not stream.isatty():
+        # A pipe has no width; CI logs are wide.
+        return Console(highlight=False, width=132, file=stream)
     # A descriptor of our own: pytest takes the other one while a cell runs, and the live display
     # goes on then.
-    return Console(highlight=False, file=streams.outliving(os.dup(sys.stdout.fileno()), lines=True))
+    return Console(highlight=False, file=streams.outliving(os.dup(stream.fileno()), lines=True))
 
 
 def label(cell: Cell) -> str:

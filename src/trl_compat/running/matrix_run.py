@@ -1,6 +1,6 @@
-"""``trl-compat matrix``: plan, run what is not known yet, write results and reports.
+"""A run of the matrix: plan, run what is not known yet, say what came of it.
 
-The exit code says whether every cell is as the advisories predict.
+:func:`run` gives its results back; who called it decides what is printed, written and returned.
 """
 
 from __future__ import annotations
@@ -8,22 +8,25 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
 import psutil
 import pytest
 from pydantic import BaseModel, ConfigDict
+from rich.console import Console
 
-from trl_compat import advisories, report, results
+from trl_compat import report, results
+from trl_compat.advisories import Catalogue
 from trl_compat.cells import rerun
 from trl_compat.cells.outcomes import Observation, Outcome, Verdict
-from trl_compat.cells.plan import Cell, Selection, plan
+from trl_compat.cells.plan import Cell, Plan, Selection, plan
 from trl_compat.cells.rerun import Again
 from trl_compat.errors import (
     EXIT_FINDINGS,
     EXIT_HARNESS,
-    EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_USAGE,
     BadInput,
@@ -38,6 +41,7 @@ from trl_compat.running.campaign import Campaign, Order, agrees
 from trl_compat.running.display import Describe, Display
 from trl_compat.running.execution.watch import Limits
 from trl_compat.running.pytest_plugin import BAD_INPUT
+from trl_compat.running.store import CellRecord
 from trl_compat.stacks import matrix
 
 
@@ -58,24 +62,91 @@ class Options(BaseModel):
     repeat: int = 1
     command: str = "nox -s matrix"
     start: str = Again.start
-    summary: bool = True
     verbosity: int = 0
 
 
-def run(where: Project, selection: Selection, options: Options) -> int:
-    """Runs a selection to its end and gives the exit code.
+@dataclass(frozen=True)
+class Ran:
+    """A run that is over, or that was interrupted: what came of it, before anything is written.
+
+    Attributes:
+        campaign: with the matrix and the advisories of its beginning.
+        planned: its cells, and what the matrix left out of them.
+        finished: the cells of which there is a record to report.
+        result: the run itself, as it ended.
+        again: how its cells are run again.
+        interrupted: whether the user interrupted it.
+        display: what has shown it, and can show its end.
+    """
+
+    campaign: Campaign
+    planned: Plan
+    finished: Sequence[tuple[Cell, CellRecord]]
+    result: results.RunResult
+    again: Again
+    interrupted: bool
+    display: Display
+
+    def over(self, previous: results.Results | None) -> results.Results:
+        """Its results, over those of earlier runs."""
+        return merging.document(
+            self.campaign, self.planned, self.finished, previous, self.result, self.again
+        )
+
+    def cells(self, document: results.Results) -> list[results.CellResult]:
+        """Its own cells among those of a document."""
+        ours = {cell.id for cell, _ in self.finished}
+        return [cell for cell in document.cells if cell.id in ours]
+
+    def write_logs(self) -> None:
+        """Writes the log of every cell beside the reports."""
+        for path, text in merging.logs(self.campaign, self.finished):
+            report.write_log(self.campaign.project.reports / path, text)
+
+    def show_end(self, document: results.Results) -> None:
+        """Prints the table, what to look at, and what to do next."""
+        cells = self.cells(document)
+        self.display.finish(document, cells, self.campaign.catalogue, self.interrupted)
+
+    def check_complete(self) -> None:
+        """Refuses a run that was not interrupted and has lost cells.
+
+        Raises:
+            HarnessError: cells have no record.
+        """
+        if lost := len(self.planned.cells) - len(self.finished):
+            raise HarnessError(
+                f"{lost} of {len(self.planned.cells)} cells have no record (a worker died?); run "
+                "the same command again, the others are kept"
+            )
+
+
+def run(
+    where: Project,
+    table: matrix.Matrix,
+    catalogue: Catalogue,
+    selection: Selection,
+    options: Options,
+    console: Console | None = None,
+) -> Ran:
+    """Runs a selection to its end, or until it is interrupted; writes no results.
+
+    Args:
+        where: the project; only its state is written.
+        table: the stacks and profiles.
+        catalogue: the advisories.
+        selection: what to run.
+        options: how.
+        console: where progress is shown; on the standard output if left out.
 
     Raises:
         BadInput: anything wrong in the files or names that were given.
         HarnessError: pytest itself failed.
     """
-    table = matrix.load(where.matrix_file)
-    catalogue = advisories.load(where.advisories, where.reproductions)
     planned = plan(table, catalogue, selection)
     if not planned.cells:
         raise BadInput("nothing is selected: no failure of this selection has such a variant")
     models = project.check_models(where, table.models)
-    results.read(where.reports / "results.json")  # a broken one is said before anything is run
     this = runs.begin(options.command, selection.profile)
     again = _again(where, table, selection, options)
     order = Order(
@@ -84,6 +155,8 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         reports=where.reports,
         state=where.state,
         models=models,
+        matrix=table,
+        catalogue=catalogue,
         cells=planned.cells,
         limits=options.limits,
         preload=options.preload,
@@ -103,6 +176,7 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         reports=where.reports,
         again=again,
         not_contained=missing(isolation.available()) if todo else (),
+        console=console,
     )
     with display:
         interrupted = bool(todo) and execute(order, todo, options.jobs, display)
@@ -122,23 +196,20 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     this = this.model_copy(update={"ended_at": results.now()})
     if todo:
         runs.keep(where.state, this)
+    return Ran(campaign, planned, finished, this, again, interrupted, display)
+
+
+def write(ran: Ran) -> results.Results:
+    """Writes the results of a run over those in its reports folder, and every report of them.
+
+    Another run may have written meanwhile: what it found is kept.
+    """
+    where = ran.campaign.project
     with filelock.FileLock(where.state / "reports.lock"):
-        # Another run may have written meanwhile: what it found is kept.
-        previous = results.read(where.reports / "results.json")
-        document = merging.document(campaign, planned, finished, previous, this, again)
-        report.write_all(where.reports, document, campaign.catalogue)
-    ours = {cell.id for cell, _ in finished}
-    shown = [cell for cell in document.cells if cell.id in ours]
-    if options.summary or interrupted:
-        display.finish(document, shown, campaign.catalogue, interrupted)
-    if interrupted:
-        return EXIT_INTERRUPTED
-    if lost := len(planned.cells) - len(finished):
-        raise HarnessError(
-            f"{lost} of {len(planned.cells)} cells have no record (a worker died?); run the same "
-            "command again, the others are kept"
-        )
-    return _exit_code(shown)
+        document = ran.over(results.read(where.reports / "results.json"))
+        ran.write_logs()
+        report.write_all(where.reports, document, ran.campaign.catalogue)
+    return document
 
 
 def _again(where: Project, table: matrix.Matrix, selection: Selection, options: Options) -> Again:
@@ -183,7 +254,9 @@ def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
     _forget_old_orders(order.state)
     with tempfile.TemporaryDirectory(prefix=f"order-{os.getpid()}-", dir=order.state) as folder:
         path = Path(folder) / "order.json"
-        path.write_text(order.model_copy(update={"cells": todo}).model_dump_json(), "utf-8")
+        path.write_text(
+            order.model_copy(update={"cells": todo}).model_dump_json(by_alias=True), "utf-8"
+        )
         arguments = [
             str(order.project.reproductions),
             f"--campaign={path}",
@@ -227,7 +300,8 @@ def _empty_configuration() -> Path:
     return Path(__file__).with_name("pytest_cells.ini")
 
 
-def _exit_code(cells: list[results.CellResult]) -> int:
+def exit_code(cells: list[results.CellResult]) -> int:
+    """What a run of these cells ends with: whether each is as the advisories predict."""
     if any(cell.outcome is Outcome.HARNESS_ERROR for cell in cells):
         return EXIT_HARNESS
     if any(not cell.agrees for cell in cells):

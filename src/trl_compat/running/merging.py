@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from trl_compat import report, results
+from trl_compat import results
 from trl_compat.cells.outcomes import Launch, Outcome, Verdict, left_running
 from trl_compat.cells.plan import Cell, Plan
 from trl_compat.cells.rerun import Again
@@ -18,6 +18,8 @@ from trl_compat.running import runs
 from trl_compat.running.campaign import Campaign, agrees
 from trl_compat.running.store import CellRecord
 from trl_compat.stacks import matrix
+
+NOTHING_TO_SEE = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 
 
 def document(
@@ -160,12 +162,6 @@ def _cell_result(
     leftovers = max(seen.leftovers for seen in record.attempts)
     hanging = next((seen.hanging for seen in record.attempts if seen.hanging), {})
     backend = "gloo" if cell.device == "cpu" else "nccl"
-    log = f"evidence/{cell.id}.log" if first.output else None
-    if log is not None:
-        # What went as it should is of little interest; the end of it is enough.
-        limit = 2_000 if verdict.outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE) else None
-        text = "\n".join(o.output if limit is None else o.output[-limit:] for o in record.attempts)
-        report.write_log(campaign.project.reports / log, text)
     return CellResult(
         id=cell.id,
         stack=cell.stack,
@@ -208,10 +204,27 @@ def _cell_result(
             )
             for seen, judged in zip(record.attempts, campaign.judge_each(cell, record), strict=True)
         ],
-        log=log,
+        log=_log_of(cell, record),
         command=cell.command(again, torchrun=_by_torchrun(record)),
         run=run,
     )
+
+
+def logs(
+    campaign: Campaign, finished: Sequence[tuple[Cell, CellRecord]]
+) -> Iterator[tuple[str, str]]:
+    """The log of every cell that has one, by its path under the reports."""
+    for cell, record in finished:
+        path = _log_of(cell, record)
+        if path is not None:
+            # What went as it should is of little interest; the end of it is enough.
+            went_well = campaign.verdict(cell, record).outcome in NOTHING_TO_SEE
+            texts = [o.output[-2_000:] if went_well else o.output for o in record.attempts]
+            yield path, "\n".join(texts)
+
+
+def _log_of(cell: Cell, record: CellRecord) -> str | None:
+    return f"evidence/{cell.id}.log" if record.observations[0].output else None
 
 
 def _by_torchrun(record: CellRecord) -> bool:

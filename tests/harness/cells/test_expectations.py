@@ -14,6 +14,7 @@ from trl_compat.advisories import Catalogue
 from trl_compat.cells.expectations import Expectation, expect
 from trl_compat.cells.outcomes import Observation, Outcome, Verdict
 from trl_compat.cells.plan import Cell, Selection, plan
+from trl_compat.cli.matrix import conduct
 from trl_compat.files import project
 from trl_compat.running import matrix_run
 from trl_compat.running.campaign import Order, agrees
@@ -109,7 +110,7 @@ def test_a_run_on_such_a_commit_reports_and_does_not_fail(
 
     monkeypatch.setattr(matrix_run, "execute", engine)
     chosen = Selection(stacks=("tree",), fixes=("none",))
-    assert matrix_run.run(where, chosen, matrix_run.Options(jobs=1)) == 0
+    assert conduct(where, chosen, matrix_run.Options(jobs=1)) == 0
     document = results.read(where.reports / "results.json")
     assert document is not None
     told = {cell.variant: (cell.outcome, cell.expected, cell.agrees) for cell in document.cells}

@@ -58,6 +58,8 @@ def keys(cells: list[Cell]) -> dict[str, str]:
         matrix_file=where.matrix_file,
         reports=where.reports,
         state=where.state,
+        matrix=matrix.load(where.matrix_file),
+        catalogue=advisories.load(where.advisories, where.reproductions),
         models={"tiny-mistral": "m", "tiny-qwen2": "q"},
         cells=[],
         limits=Limits(),

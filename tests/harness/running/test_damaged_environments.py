@@ -84,6 +84,8 @@ def order(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ord
         matrix_file=where.matrix_file,
         reports=where.reports,
         state=where.state,
+        matrix=matrix.load(where.matrix_file),
+        catalogue=advisories.load(where.advisories, where.reproductions),
         models={"tiny-qwen2": "digest"},
         cells=plan(
             matrix.load(where.matrix_file),

@@ -14,6 +14,7 @@ from tests.harness.recorded_runs import OLD, as_expected, keep, outcomes, run
 from trl_compat import results
 from trl_compat.cells.outcomes import Launch, Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection
+from trl_compat.cli.matrix import conduct
 from trl_compat.errors import EXIT_HARNESS, EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.files import project
 from trl_compat.running import matrix_run
@@ -129,7 +130,7 @@ def test_what_the_matrix_leaves_out_by_now_is_not_reported_any_more(
     left_out = "  - {stack: old, variant: zero3, reason: it does not fit there}\n"
     where.matrix_file.write_text(where.matrix_file.read_text() + left_out)
     other = Selection(stacks=("new",), fixes=("none",))
-    matrix_run.run(where, other, matrix_run.Options(jobs=1))
+    conduct(where, other, matrix_run.Options(jobs=1))
     found = results.read(where.reports / "results.json")
     assert found is not None
     assert {cell.variant for cell in found.cells if cell.stack == "old"} == {"ddp"}
@@ -152,7 +153,7 @@ def test_asking_for_torchrun_runs_what_torchrun_has_not_run(
     monkeypatch.setattr(matrix_run, "execute", engine)
     for preload in (True, True, False, False, True):
         options = matrix_run.Options(jobs=1, preload=preload)
-        assert matrix_run.run(where, OLD, options) == 0
+        assert conduct(where, OLD, options) == 0
         document = results.read(where.reports / "results.json")
         assert document is not None
         by_torchrun = (False, 2) in ran

@@ -10,6 +10,7 @@ import pytest
 from tests.harness.recorded_runs import as_expected, where
 from trl_compat import results
 from trl_compat.cells.plan import Selection
+from trl_compat.cli.matrix import conduct
 from trl_compat.errors import BadInput
 from trl_compat.files import project
 from trl_compat.machine import host
@@ -38,7 +39,7 @@ def on(where: project.Project, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(matrix_run, "execute", engine)
         selection = Selection.model_validate({"stacks": stacks, "fixes": ("none",), **selected})
         command = f"run {' '.join(stacks)} on {machine.cpu}"
-        matrix_run.run(place, selection, matrix_run.Options(jobs=1, command=command))
+        conduct(place, selection, matrix_run.Options(jobs=1, command=command))
         found = results.read(place.reports / "results.json")
         assert found is not None
         return found

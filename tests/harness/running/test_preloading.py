@@ -42,6 +42,8 @@ def run(
         matrix_file=where.matrix_file,
         reports=where.reports,
         state=where.state,
+        matrix=matrix.load(where.matrix_file),
+        catalogue=advisories.load(where.advisories, where.reproductions),
         models=project.check_models(where, ("tiny-mistral", "tiny-qwen2")),
         cells=list(cells),
         limits=Limits(),
