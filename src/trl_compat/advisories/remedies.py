@@ -10,13 +10,13 @@ import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from trl_compat.advisories import Advisory, Affected, Fix, Scope
 from trl_compat.errors import BadInput
 from trl_compat.files.names import require_known
 from trl_compat.packages import PACKAGES
+from trl_compat.ranges import Answer, holds, of_named
 
 Versions = Mapping[str, Version]
 
@@ -73,26 +73,19 @@ def remedy(advisory: Advisory, versions: Versions, wanted: str | None = None) ->
     if wanted is not None:
         require_known("fix", [wanted], [fix.name for fix in advisory.fixes])
     seen = [(scope, _covers(scope, versions)) for scope in advisory.affected]
-    hit = tuple(scope for scope, covered in seen if covered is not False)
+    hit = tuple(scope for scope, covered in seen if covered is not Answer.NO)
     fixes = [fix for fix in advisory.fixes if wanted in (None, fix.name) and suits(fix, versions)]
-    certain = not any(covered is None for _, covered in seen)
+    certain = not any(covered is Answer.UNKNOWN for _, covered in seen)
     return Remedy(fixes[0] if hit and fixes else None, hit, certain)
 
 
 def suits(fix: Fix, versions: Versions) -> bool:
     """Whether a fix is for these versions, as far as they are known."""
-    return _covers(fix, versions) is not False
+    return _covers(fix, versions) is not Answer.NO
 
 
-def _covers(scope: Scope | Fix, versions: Versions) -> bool | None:
-    """Whether a scope covers the versions; None if one that it asks for is unknown."""
+def _covers(scope: Scope | Fix, versions: Versions) -> Answer:
+    """Whether a scope covers the versions."""
     if scope.commits and not scope.versions:
-        return False  # a tree between releases; whoever has one names it in a stack of the matrix
-    unknown = False
-    for package, range_ in scope.versions.items():
-        version = versions.get(package)
-        if version is None:
-            unknown = True
-        elif not SpecifierSet(range_).contains(version, prereleases=True):
-            return False
-    return None if unknown else True
+        return Answer.NO  # a tree between releases; whoever has one names it in a matrix's stack
+    return holds(scope.versions, {}, of_named(versions), lambda _: None)[0]

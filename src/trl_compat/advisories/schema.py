@@ -10,17 +10,17 @@ from __future__ import annotations
 import datetime
 import enum
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trl_compat.advisories import patterns
 from trl_compat.files.models import FrozenModel
 from trl_compat.files.names import NAME
 from trl_compat.packages import PACKAGES
-from trl_compat.ranges import HasVersions
+from trl_compat.ranges import Answer, HasVersions, holds, of_stack, ranges
 
 Value = str | int | bool
 
@@ -30,7 +30,7 @@ def _ranges(versions: dict[str, str]) -> dict[str, str]:
         if package not in (*PACKAGES, "python"):
             raise ValueError(f"unknown package '{package}'")
         try:
-            SpecifierSet(range_)
+            ranges(range_)
         except InvalidSpecifier:
             raise ValueError(f"{package}: '{range_}' is not a version range") from None
     return versions
@@ -139,24 +139,23 @@ class Scope(FrozenModel):
 
     def covers(self, stack: HasVersions, conditions: Mapping[str, Any]) -> bool:
         """Whether the stack, under these conditions, lies in the scope."""
-        for package, range_ in self.versions.items():
-            version = stack.version(package)
-            if version is None or not SpecifierSet(range_).contains(version, prereleases=True):
-                return False
-        for package, commits in self.commits.items():
-            commit = stack.commit(package)
-            if commit is None or not any(_same_commit(commit, known) for known in commits):
-                return False
+        return self.answer(stack, conditions) is Answer.YES
+
+    def answer(
+        self, stack: HasVersions, conditions: Mapping[str, Any], examined: Collection[str] = ()
+    ) -> Answer:
+        """Whether the stack lies in the scope, which is not known of a commit that nobody examined.
+
+        Args:
+            stack: the stack.
+            conditions: what holds in the cell.
+            examined: the packages whose commit the record names.
+        """
         for name, wanted in self.conditions.items():
             allowed = wanted if isinstance(wanted, tuple) else (wanted,)
             if conditions.get(name) not in allowed:
-                return False
-        return True
-
-
-def _same_commit(one: str, other: str) -> bool:
-    # Either may be abbreviated.
-    return one.startswith(other) or other.startswith(one)
+                return Answer.NO
+        return holds(self.versions, self.commits, of_stack(stack, examined), stack.commit)[0]
 
 
 class Affected(Scope):

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict
 
 from trl_compat.advisories import STANDALONE, Advisory, Fix, Remedy, Scope, WrongFix
 from trl_compat.cells.outcomes import Outcome
-from trl_compat.ranges import HasVersions
+from trl_compat.ranges import Answer, HasVersions, outside
 
 
 class Expectation(BaseModel):
@@ -79,7 +78,7 @@ def expect(
     assert advisory.reproduction is not None
     conditions = {**advisory.reproduction.conditions_of(variant), "device": device}
     told = _Told(stack, conditions, known=_named(stack, advisory))
-    if not _available(stack, advisory) or any(told.covers(a) for a in advisory.absent):
+    if outside(advisory.available, stack) or any(told.covers(a) for a in advisory.absent):
         return Expectation(outcome=Outcome.NOT_APPLICABLE)
     if told.undecided(Scope(versions=advisory.available), *advisory.absent):
         return Expectation(outcome=None)
@@ -118,13 +117,10 @@ class _Told:
 
     def undecided(self, *scopes: Scope) -> bool:
         """Whether a range of one of the scopes is all that decides, and is asked of a commit."""
-        return any(self._hangs_on_a_commit(scope) for scope in scopes)
-
-    def _hangs_on_a_commit(self, scope: Scope) -> bool:
-        asked = {p for p in scope.versions if self.stack.commit(p) is not None} - self.known
-        rest = {p: range_ for p, range_ in scope.versions.items() if p not in asked}
-        without = Scope(versions=rest, commits=scope.commits, conditions=scope.conditions)
-        return bool(asked) and self.covers(without)
+        return any(
+            scope.answer(self.stack, self.conditions, self.known) is Answer.UNKNOWN
+            for scope in scopes
+        )
 
 
 def _named(stack: HasVersions, advisory: Advisory) -> frozenset[str]:
@@ -150,11 +146,3 @@ def applicable_fixes(stack: HasVersions, advisory: Advisory, variant: str) -> li
         if (not fix.variants or variant in fix.variants)
         and Scope(versions=fix.versions, commits=fix.commits).covers(stack, conditions)
     ]
-
-
-def _available(stack: HasVersions, advisory: Advisory) -> bool:
-    for package, range_ in advisory.available.items():
-        version = stack.version(package)
-        if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
-            return False
-    return True

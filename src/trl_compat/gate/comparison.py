@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-
 from trl_compat.advisories import Advisory, Catalogue, WrongFix, compiling
 from trl_compat.cells.expectations import applicable_fixes
 from trl_compat.cells.outcomes import Outcome, Verdict
 from trl_compat.gate.advice import CandidateAdvice
 from trl_compat.gate.judgement import Rung, compare
 from trl_compat.gate.report import FailureReport, PlaceReport, RemedyReport, Seen, worst
+from trl_compat.ranges import outside
 from trl_compat.results import CellResult
 from trl_compat.stacks.matrix import Stack
 from trl_compat.usage.ignores import Ignore
@@ -142,13 +141,7 @@ def _seen(cell: CellResult | None, folder: str) -> Seen | None:
 def _gone(advisory: Advisory, stack: Stack, conditions: Mapping[str, Any]) -> str:
     """The trainer of these conditions if the stack's releases do not have it."""
     trainer = conditions.get("trainer")
-    if trainer is None:
-        return ""
-    for package, range_ in advisory.available.items():
-        version = stack.version(package)
-        if version is not None and not SpecifierSet(range_).contains(version, prereleases=True):
-            return f"{trainer} trainer"
-    return ""
+    return f"{trainer} trainer" if trainer and outside(advisory.available, stack) else ""
 
 
 def _fixes(advisory: Advisory, stack: Stack, variant: str) -> list[str]:

@@ -6,14 +6,13 @@ was never examined); it is reported as such.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from trl_compat.ranges import Answer, holds, inside, ranges, same_commit
 from trl_compat.shipped import releases
 from trl_compat.shipped.records import Before, Block, Record, Value, Where
 from trl_compat.stacks.sources.source import Source
@@ -21,14 +20,6 @@ from trl_compat.text.nearest import either
 from trl_compat.usage.conditions import EXTENDED, IMPLIES, NEEDS, Named, needed
 
 ANYTHING = Source("anything", "requirements", versions={}, complete=False)
-
-
-class Answer(enum.Enum):
-    """Yes, no, or not known."""
-
-    NO = 0
-    UNKNOWN = 1
-    YES = 2
 
 
 @dataclass(frozen=True)
@@ -98,11 +89,6 @@ def can_concern(record: Record, named: Named) -> bool:
     )
 
 
-def same_commit(one: str, other: str) -> bool:
-    """Either may be abbreviated."""
-    return one.startswith(other) or other.startswith(one)
-
-
 def covers(where: Where, source: Source) -> bool:
     """Whether a conjunction certainly holds."""
     return _where(where, source, frozenset())[0] is Answer.YES
@@ -119,18 +105,10 @@ def _met(before: Before, named: Named) -> bool:
 def _where(
     where: Where, source: Source, examined: frozenset[str]
 ) -> tuple[Answer, tuple[str, ...]]:
-    unknown = []
-    for package, commits in where.commits.items():
-        commit = source.commit(package)
-        if commit is None or not any(same_commit(commit, known) for known in commits):
-            return Answer.NO, ()
-    for package, range_ in where.versions.items():
-        match _in_range(package, range_, source, examined):
-            case Answer.NO:
-                return Answer.NO, ()
-            case Answer.UNKNOWN:
-                unknown.append(package)
-    return (Answer.UNKNOWN if unknown else Answer.YES), tuple(unknown)
+    def in_range(package: str, range_: str) -> Answer:
+        return _in_range(package, range_, source, examined)
+
+    return holds(where.versions, where.commits, in_range, source.commit)
 
 
 def _in_range(package: str, range_: str, source: Source, examined: frozenset[str]) -> Answer:
@@ -175,18 +153,6 @@ def possible(package: str, range_: str) -> tuple[Version, ...]:
     gone = {Version(v) for v in listed.yanked.get(package, {})}
     there = (v for v in listed.of(package) if v not in gone) if early else listed.final(package)
     return tuple(v for v in there if inside(v, range_))
-
-
-@cache
-def ranges(range_: str) -> SpecifierSet:
-    """A range, read once."""
-    return SpecifierSet(range_)
-
-
-@cache
-def inside(version: Version, range_: str) -> bool:
-    """Whether a version is in a PEP 440 range; the same is asked over and over."""
-    return ranges(range_).contains(version, prereleases=True)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from functools import cache
 
 from packaging.version import Version
 
-from trl_compat.matching.applies import same_commit
 from trl_compat.packages import PACKAGES
+from trl_compat.ranges import same_commit
 from trl_compat.shipped import releases
 from trl_compat.shipped.records import SHIPPED
 from trl_compat.stacks.sources.source import Source

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from trl_compat.matching.applies import Match, inside, neighbours, possible
+from trl_compat.matching.applies import Match, neighbours, possible
 from trl_compat.packages import REQUIRED_BY_TRL
+from trl_compat.ranges import inside
 from trl_compat.shipped.records import Record, Value
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage.conditions import NEEDS, Named

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from trl_compat.ranges import inside
 from trl_compat.shipped.releases import Releases
 
 
@@ -33,20 +34,20 @@ def events(package: str, range_: str, releases: Releases) -> list[Events]:
     The end of a run is ``fixed`` where the range says so (``<``), ``last_affected`` where it names
     the last release itself (``<=``, ``==``).
     """
-    inside = SpecifierSet(range_)
+    wanted = SpecifierSet(range_)
     found: list[Events] = []
     start: Version | None = None
     previous: Version | None = None
     known = releases.of(package)
     for version in known:
-        if inside.contains(version, prereleases=True):
+        if inside(version, range_):
             start = start or version
         elif start is not None:
-            found.append(_run(start, previous, version, inside, known[0]))
+            found.append(_run(start, previous, version, wanted, known[0]))
             start = None
         previous = version
     if start is not None:
-        found.append(_run(start, previous, None, inside, known[0]))
+        found.append(_run(start, previous, None, wanted, known[0]))
     return found
 
 
@@ -61,7 +62,7 @@ def _run(
     if start == oldest and not any(s.operator in (">=", ">", "==", "~=") for s in range_):
         introduced = "0"
     ends = [s for s in range_ if s.operator == "<"]
-    if after is not None and any(not s.contains(after, prereleases=True) for s in ends):
+    if after is not None and any(not inside(after, str(s)) for s in ends):
         return Events(introduced, fixed=str(after))
     if after is None and is_open(range_):
         return Events(introduced)

@@ -20,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.schema import Advisory, Affected, Conditions, Value
 from trl_compat.publishing.events import is_open
+from trl_compat.ranges import inside
 from trl_compat.results import Results, found_in
 from trl_compat.shipped.releases import Releases
 
@@ -83,8 +84,7 @@ def _ranges(advisory: Advisory, releases: Releases) -> Rule:
             if bound not in known:
                 text = f"{place}: {package} {bound} was never released (as of {releases.as_of})"
                 yield "error", text
-        inside = SpecifierSet(range_)
-        if not any(inside.contains(version, prereleases=True) for version in known):
+        if not any(inside(version, range_) for version in known):
             yield "error", f"{place}: no release of {package} is in '{range_}'"
 
 
@@ -120,7 +120,7 @@ def _meet(one: Affected, other: Affected, releases: Releases) -> bool:
             return False
     for package in one.versions.keys() & other.versions.keys():
         both = SpecifierSet(one.versions[package]) & SpecifierSet(other.versions[package])
-        if not any(both.contains(v, prereleases=True) for v in releases.of(package)):
+        if not any(inside(v, str(both)) for v in releases.of(package)):
             return False
     return True
 
@@ -223,7 +223,7 @@ def _standalone(advisory: Advisory) -> Rule:
 def _inside(changes: dict[str, str], block: Affected, releases: Releases) -> bool:
     for package, range_ in changes.items():
         both = SpecifierSet(range_) & SpecifierSet(block.versions[package])
-        if not any(both.contains(v, prereleases=True) for v in releases.of(package)):
+        if not any(inside(v, str(both)) for v in releases.of(package)):
             return False
     return True
 

@@ -18,7 +18,8 @@ from itertools import groupby
 
 from packaging.version import Version
 
-from trl_compat.matching.applies import inside, matches
+from trl_compat.matching.applies import matches
+from trl_compat.ranges import inside
 from trl_compat.shipped import requires
 from trl_compat.shipped.records import Block, Record
 from trl_compat.stacks.sources.source import Source

@@ -15,8 +15,9 @@ from itertools import takewhile
 
 from packaging.version import Version
 
-from trl_compat.matching.applies import covers, inside
+from trl_compat.matching.applies import covers
 from trl_compat.packages import PACKAGES
+from trl_compat.ranges import inside
 from trl_compat.shipped import requires
 from trl_compat.shipped.records import Avoidance, Record, Where
 from trl_compat.stacks.sources.source import Source

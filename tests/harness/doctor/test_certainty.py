@@ -17,6 +17,7 @@ from trl_compat.doctor import assumptions
 from trl_compat.doctor.diagnosis import Status, status_of
 from trl_compat.matching import applies
 from trl_compat.packages import PACKAGES
+from trl_compat.ranges import inside, ranges
 from trl_compat.shipped import records, releases
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage import vocabulary
@@ -289,7 +290,7 @@ EDGES = {
             for block in record.blocks
             for name, range_ in block.where.versions.items()
             if name == package
-            for spec in applies.ranges(range_)
+            for spec in ranges(range_)
         }
     )
     for package in PACKAGES
@@ -336,8 +337,8 @@ def worlds(source: Source) -> list[dict[str, str]]:
     for package, range_ in source.unpinned.items():
         kinds = {}
         for version in applies.possible(package, range_):
-            near = (applies.inside(version, f"<{e}") for e in EDGES[package])
-            last = (applies.inside(version, f"<={e}") for e in EDGES[package])
+            near = (inside(version, f"<{e}") for e in EDGES[package])
+            last = (inside(version, f"<={e}") for e in EDGES[package])
             kinds[(*near, *last)] = str(version)
         choices.append([(package, version) for version in kinds.values()])
     return [dict(chosen) for chosen in itertools.product(*choices)]

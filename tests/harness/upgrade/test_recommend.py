@@ -20,8 +20,9 @@ from packaging.version import Version
 from tests.harness.commands import run
 from tests.harness.conftest import ROOT
 from trl_compat.doctor.diagnosis import FOUND, Status, examine, status_of
-from trl_compat.matching.applies import inside, matches
+from trl_compat.matching.applies import matches
 from trl_compat.packages import PACKAGES
+from trl_compat.ranges import inside
 from trl_compat.shipped import records, releases, requires
 from trl_compat.stacks import matrix
 from trl_compat.stacks.sources.source import Source

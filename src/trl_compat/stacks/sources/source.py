@@ -26,6 +26,7 @@ from packaging.version import InvalidVersion, Version
 
 from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES, REQUIRED_BY_TRL
+from trl_compat.ranges import inside, ranges
 
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 LONGEST = 200  # characters of a version
@@ -170,8 +171,8 @@ class Pins:
         """The range of Pythons of a lock, whose markers are read for the one that runs this."""
         here = platform.python_version()
         try:
-            wanted = SpecifierSet(requires_python[:LONGEST])
-            allowed = wanted.contains(here, prereleases=True)
+            wanted = ranges(requires_python[:LONGEST])
+            allowed = inside(Version(here), str(wanted))
         except InvalidSpecifier:
             raise BadInput(f"{self.name}: asks for a Python by what is no range") from None
         if not allowed:
@@ -221,7 +222,7 @@ class Pins:
         for package, specifiers in self.ranges.items():
             joined = SpecifierSet(",".join(s for s in specifiers if s))
             version = self.versions.get(package)
-            if version is not None and not joined.contains(version, prereleases=True):
+            if version is not None and not inside(Version(version), str(joined)):
                 self._refuse(package, f"{package} is pinned to {version} and wanted as {joined}")
             if version is None and package not in self.commits:
                 unpinned[package] = str(joined)
