@@ -21,6 +21,7 @@ from trl_compat.cells.hangs import RankState
 from trl_compat.cells.outcomes import Launch, Outcome
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
+from trl_compat.files.writing import write_atomically
 from trl_compat.machine.description import Host
 
 SCHEMA_VERSION = 1
@@ -243,11 +244,8 @@ def read(path: Path) -> Results | None:
 
 def write(path: Path, results: Results) -> None:
     """Writes results atomically, scrubbed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
     data = _scrubbed(results.model_dump(mode="json"))
-    draft.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def _scrubbed(data: Any, key: str = "") -> Any:

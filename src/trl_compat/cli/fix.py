@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trl_compat.errors import BadInput
+from trl_compat.packages import SHOWN_PACKAGES
 
 if TYPE_CHECKING:
     from trl_compat.advisories import Advisory, Catalogue, Fix
     from trl_compat.advisories.remedies import Remedy, Versions
 
-PACKAGES = ("trl", "torch", "transformers", "deepspeed", "accelerate", "peft")
-
 
 def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """An option per package, for a version other than the installed one."""
-    for package in reversed(PACKAGES):
+    for package in reversed(SHOWN_PACKAGES):
         add = click.option(f"--{package}", metavar="VERSION", help=f"As if {package} were this.")
         command = add(command)
     return command
@@ -97,7 +96,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
     from trl_compat.report import wording
 
     counted = {package for scope in advisory.affected for package in scope.versions}
-    have = ", ".join(f"{p} {versions[p]}" for p in PACKAGES if p in versions and p in counted)
+    have = ", ".join(f"{p} {versions[p]}" for p in SHOWN_PACKAGES if p in versions and p in counted)
     if not found.hit:
         ranges = dict.fromkeys(wording.releases(s) for s in advisory.affected if s.versions)
         return f"Not needed with {have}; affected: {'; '.join(ranges)}."
@@ -110,7 +109,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
     if found.certain:
         return f"Needed with {have} ({when})."
     known = f" with {have}" if have else ""
-    missing = ", ".join(p for p in PACKAGES if p in counted and p not in versions)
+    missing = ", ".join(p for p in SHOWN_PACKAGES if p in counted and p not in versions)
     return (
         f"May be needed{known} ({when}); neither installed here nor named: {missing}. It changes "
         "affected releases only."

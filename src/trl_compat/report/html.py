@@ -23,6 +23,7 @@ from markupsafe import Markup
 from trl_compat.advisories import Advisory, Catalogue, Remedy
 from trl_compat.cells.expectations import standalone_name
 from trl_compat.cells.outcomes import Outcome
+from trl_compat.packages import SHOWN_PACKAGES
 from trl_compat.report import counts, page_data, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import Coverage, coverage
 from trl_compat.report.page_data import SIGNS, kind
@@ -81,7 +82,7 @@ def render(document: Results, catalogue: Catalogue) -> str:
     return template.render(
         document=document,
         catalogue=catalogue,
-        packages=tables.SHOWN_PACKAGES,
+        packages=SHOWN_PACKAGES,
         version=tables.version_text,
         wording=wording,
         signs=SIGNS,
@@ -164,7 +165,7 @@ def _box(document: Results, stack: str, failure: str) -> Box:
 def _requirements(document: Results, name: str) -> str:
     """The stack as pip requirements."""
     stack = document.stacks[name]
-    values = {package: getattr(stack, package) for package in tables.SHOWN_PACKAGES}
+    values = {package: getattr(stack, package) for package in SHOWN_PACKAGES}
     return "\n".join(
         f"{package} @ {value}" if value.startswith("git+") else f"{package}=={value}"
         for package, value in values.items()
@@ -174,7 +175,7 @@ def _requirements(document: Results, name: str) -> str:
 def _filters(document: Results, failures: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     """Name, label and choices of each filter; versions newest first."""
     chosen: list[tuple[str, str, list[str]]] = []
-    for package in tables.SHOWN_PACKAGES:
+    for package in SHOWN_PACKAGES:
         versions = {getattr(stack, package) for stack in document.stacks.values()}
         ordered = sorted(versions, key=lambda v: (tables.version_key(v), v), reverse=True)
         chosen.append((package, package, [tables.version_text(v) for v in ordered]))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from trl_compat.cells.outcomes import Outcome
+from trl_compat.packages import SHOWN_PACKAGES
 from trl_compat.report import provenance, tables
 from trl_compat.results import CellResult, Results
 
@@ -26,7 +27,7 @@ def render(document: Results) -> str:
         about = {"name": stack, "timestamp": started, **_counts(cells)}
         suite = ET.SubElement(root, "testsuite", about)
         properties = ET.SubElement(suite, "properties")
-        for package in (*tables.SHOWN_PACKAGES, "python"):
+        for package in (*SHOWN_PACKAGES, "python"):
             value = getattr(document.stacks[stack], package)
             ET.SubElement(properties, "property", name=package, value=value)
         for name, value in _runs(document, cells):

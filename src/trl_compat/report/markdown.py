@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from trl_compat.advisories import Advisory, Catalogue
 from trl_compat.cells.expectations import standalone_name
+from trl_compat.packages import SHOWN_PACKAGES
 from trl_compat.report import counts, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import coverage
 from trl_compat.report.release_summary import by_variant, standings
@@ -148,12 +149,12 @@ def _stacks(document: Results) -> Iterator[str]:
     yield ""
     yield "## The stacks"
     yield ""
-    yield _row("stack", *tables.SHOWN_PACKAGES, "as of", "[run](#the-runs)")
-    yield _row(*["---"] * (len(tables.SHOWN_PACKAGES) + 3))
+    yield _row("stack", *SHOWN_PACKAGES, "as of", "[run](#the-runs)")
+    yield _row(*["---"] * (len(SHOWN_PACKAGES) + 3))
     batches = provenance.batches(document)
     for name in tables.newest_first(document):
         stack = document.stacks[name]
-        versions = [tables.version_text(getattr(stack, p)) for p in tables.SHOWN_PACKAGES]
+        versions = [tables.version_text(getattr(stack, p)) for p in SHOWN_PACKAGES]
         numbers = [str(batch.number) for batch in batches if name in dict(batch.stacks)]
         yield _row(f"`{name}`", *versions, stack.as_of, ", ".join(numbers))
 

@@ -13,6 +13,7 @@ from typing import Any
 from trl_compat.advisories import Catalogue
 from trl_compat.cells.expectations import standalone_name
 from trl_compat.cells.outcomes import Outcome
+from trl_compat.packages import SHOWN_PACKAGES
 from trl_compat.report import provenance, stand_ins, tables, wording
 from trl_compat.results import CellResult, Results
 
@@ -66,7 +67,7 @@ def embedded(document: Results, catalogue: Catalogue) -> dict[str, Any]:
             name: {
                 "versions": {
                     package: tables.version_text(getattr(stack, package))
-                    for package in (*tables.SHOWN_PACKAGES, "python")
+                    for package in (*SHOWN_PACKAGES, "python")
                 },
                 "asOf": stack.as_of,
                 "lock": stack.lock_sha256,

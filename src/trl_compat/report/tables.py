@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from trl_compat import results
 from trl_compat.cells.outcomes import Outcome
-from trl_compat.packages import PACKAGES
+from trl_compat.packages import SHOWN_PACKAGES
 from trl_compat.stacks.matrix import GIT
 
 # Which outcome speaks for several cells: the worst that was seen.
@@ -30,10 +30,6 @@ WORST_FIRST = (
     Outcome.PASS,
     Outcome.NOT_APPLICABLE,
 )
-
-# The packages in the order in which people name them.
-SHOWN_PACKAGES = ("trl", "torch", "transformers", "deepspeed", "accelerate", "peft")
-assert set(SHOWN_PACKAGES) == set(PACKAGES)
 
 
 @dataclass(frozen=True)

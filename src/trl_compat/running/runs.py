@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import trl_compat
+from trl_compat.files.writing import write_atomically
 from trl_compat.machine import host
 from trl_compat.results import RunResult
 
@@ -36,11 +37,7 @@ def begin(command: str, profile: str) -> RunResult:
 
 def keep(state: Path, run: RunResult) -> None:
     """Keeps a run for as long as records may name it."""
-    path = _path(state, run.id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
-    draft.write_text(run.model_dump_json(), encoding="utf-8")
-    draft.replace(path)
+    write_atomically(_path(state, run.id), run.model_dump_json())
 
 
 def read(state: Path, name: str) -> RunResult | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trl_compat.cells.outcomes import Observation
 from trl_compat.cells.plan import Cell
+from trl_compat.files.writing import write_atomically
 
 
 class Surroundings(BaseModel):
@@ -90,11 +90,7 @@ class Store:
 
     def write(self, record: CellRecord) -> None:
         """Keeps a record, atomically."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(record.cell_id)
-        draft = path.with_suffix(f".{os.getpid()}.draft")
-        draft.write_text(record.model_dump_json(), encoding="utf-8")
-        draft.replace(path)
+        write_atomically(self._path(record.cell_id), record.model_dump_json())
 
     def _path(self, cell_id: str) -> Path:
         return self._folder / f"{cell_id}.json"

@@ -51,9 +51,15 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def keys(cells: list[Cell]) -> dict[str, str]:
+def test_a_worker_reads_the_matrix_and_the_records_as_the_command_did(cells: list[Cell]) -> None:
+    order = order_of(cells)
+    read = Order.model_validate_json(order.model_dump_json(by_alias=True))
+    assert read == order
+
+
+def order_of(cells: list[Cell]) -> Order:
     where = project.at(ROOT)
-    order = Order(
+    return Order(
         root=where.root,
         matrix_file=where.matrix_file,
         reports=where.reports,
@@ -61,10 +67,13 @@ def keys(cells: list[Cell]) -> dict[str, str]:
         matrix=matrix.load(where.matrix_file),
         catalogue=advisories.load(where.advisories, where.reproductions),
         models={"tiny-mistral": "m", "tiny-qwen2": "q"},
-        cells=[],
+        cells=cells,
         limits=Limits(),
     )
-    campaign = Campaign(order)
+
+
+def keys(cells: list[Cell]) -> dict[str, str]:
+    campaign = Campaign(order_of([]))
     return {cell.id: campaign.key(cell, "lock") for cell in cells}
 
 

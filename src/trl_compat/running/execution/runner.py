@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import os
 import select
@@ -25,6 +24,7 @@ from typing import Any
 from trl_compat.cells import hangs
 from trl_compat.cells.outcomes import Launch, Observation, Outcome, Stop
 from trl_compat.machine import isolation, processes
+from trl_compat.results import now
 from trl_compat.running.execution import bundle, cell_environment, rank_files
 from trl_compat.running.execution.watch import Limits, Watch
 from trl_compat.runtime.launch import torchrun_command
@@ -139,7 +139,7 @@ class StackRunner:
         folder = Path(spec.folder)
         spec_file = folder / "spec.json"
         spec.write(spec_file)
-        started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        started_at = now()
         not_preloaded = ""
         self._compile()
         if launch is Launch.PRELOADED and not (self._preload and self._ensure_parent()):
@@ -353,7 +353,7 @@ def unsound(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
     return Observation(
         launch=Launch.PRELOADED,
         world_size=world_size,
-        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        started_at=now(),
         seconds=0.0,
         unsound=(outcome, text(reason)),
     )

@@ -12,6 +12,7 @@ import platformdirs
 from filelock import FileLock
 
 from trl_compat.errors import BadInput, HarnessError
+from trl_compat.files.writing import write_atomically
 
 
 def root() -> Path:
@@ -55,10 +56,8 @@ def write(path: Path, text: str) -> None:
     Raises:
         BadInput: the disk is full, or the cache cannot be written.
     """
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     with machine_errors():
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        write_atomically(path, text)
 
 
 @contextlib.contextmanager
