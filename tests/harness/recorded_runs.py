@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from trl_compat import results
 from trl_compat.cells.outcomes import Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection
 from trl_compat.cli.matrix import conduct
-from trl_compat.files import project
+from trl_compat.files import documents, project
 from trl_compat.running import matrix_run
 from trl_compat.running.campaign import Campaign, Order
 from trl_compat.running.store import CellRecord, Surroundings
@@ -59,3 +60,16 @@ def outcomes(where: project.Project) -> dict[str, Outcome]:
     found = results.read(where.reports / "results.json")
     assert found is not None
     return {cell.variant: cell.outcome for cell in found.cells}
+
+
+def read_by(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each YAML file is read from now on, by its name."""
+    found: Counter[str] = Counter()
+    load = documents.load
+
+    def counted(path: Path, model: type[Any]) -> Any:
+        found[path.name] += 1
+        return load(path, model)
+
+    monkeypatch.setattr(documents, "load", counted)
+    return found

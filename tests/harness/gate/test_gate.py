@@ -13,6 +13,7 @@ from tests.harness.gate_bench import (
     a_lock,
     as_expected,
 )
+from tests.harness.recorded_runs import read_by
 from trl_compat import results
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.cells.plan import Cell
@@ -282,3 +283,15 @@ def test_an_unknown_name_is_bad_input(
 ) -> None:
     with pytest.raises(BadInput, match=said):
         bench.gate("before", "old", **named)
+
+
+def test_a_gate_reads_every_file_once_and_prints_nothing_of_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = read_by(monkeypatch)
+    bench.gate("before", "old")
+    assert "matrix.yaml" in read
+    assert set(read.values()) == {1}
+    folder = next((bench.where.state / "gate").iterdir())
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+    assert capsys.readouterr().out == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +11,16 @@ from typing import Any
 import pytest
 
 from tests.harness.observations import RAISED, observed, record
-from tests.harness.recorded_runs import OLD, as_expected, keep, outcomes, run
-from trl_compat import results
+from tests.harness.recorded_runs import OLD, as_expected, keep, outcomes, read_by, run
+from trl_compat import advisories, results
 from trl_compat.cells.outcomes import Launch, Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection
 from trl_compat.cli.matrix import conduct
 from trl_compat.errors import EXIT_HARNESS, EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.files import project
-from trl_compat.running import matrix_run
+from trl_compat.running import display, matrix_run
 from trl_compat.running.campaign import Campaign, Order
+from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import build, locks
 
 
@@ -161,3 +163,30 @@ def test_asking_for_torchrun_runs_what_torchrun_has_not_run(
         # Who runs such a cell again is to see what was seen.
         assert {"--torchrun" in cell.command for cell in document.cells} == {by_torchrun}
     assert ran == [(True, 2), (False, 2)]
+
+
+def test_every_file_of_the_project_is_read_once(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = read_by(monkeypatch)
+    run(where, monkeypatch, as_expected)
+    assert set(read) > {"matrix.yaml", "saving.yaml"}
+    assert set(read.values()) == {1}
+
+
+def test_a_run_is_handed_back_and_nothing_but_its_state_is_written(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(matrix_run, "execute", as_expected)
+    table = matrix.load(where.matrix_file)
+    catalogue = advisories.load(where.advisories, where.reproductions)
+    console = display.console_of(sys.stderr)
+    options = matrix_run.Options(jobs=1)
+    ran = matrix_run.run(where, table, catalogue, OLD, options, console)
+    assert capsys.readouterr().out == ""
+    assert not where.reports.exists()
+    assert not ran.interrupted
+    document = ran.over(None)
+    assert {cell.variant for cell in ran.cells(document)} == {"ddp", "zero3"}
+    again = matrix_run.run(where, table, catalogue, OLD, options, console).over(document)
+    assert again.cells == document.cells
