@@ -90,9 +90,12 @@ def mutations(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style and types."""
+    """Style, types, the records, and the workflows; .pre-commit-config.yaml runs the same."""
     install(session, "[tests,lint]")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
     session.run("trl-compat", "advisories", "lint")
+    workflows = sorted(str(path) for path in Path(".github", "workflows").glob("*.yml"))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    session.run("zizmor", "--offline", "--quiet", "--strict-collection", ".github", "action.yml")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from trl_compat import matrix, report, results, runs
+from trl_compat import matrix, results, runs
 from trl_compat.campaign import Campaign, agrees
 from trl_compat.cells import Cell, Plan
-from trl_compat.outcomes import Launch, Outcome, Verdict, left_running
+from trl_compat.outcomes import Launch, Verdict, left_running
+from trl_compat.report import logs
 from trl_compat.rerun import Again
 from trl_compat.results import CellResult, NotRunResult, Results, RunResult
 from trl_compat.store import CellRecord
@@ -91,7 +92,8 @@ def _earlier(
         if cell.stack in stacks and cell.failure in campaign.catalogue.failures and not left_out:
             assert previous is not None
             of = previous.run_of(cell)
-            yield cell.model_copy(update={"run": of and of.id})
+            log = logs.of_before(campaign.project.reports, cell)
+            yield cell.model_copy(update={"run": of and of.id, "log": log})
 
 
 def _same_run(record: CellRecord, before: CellResult | None) -> str | None:
@@ -157,13 +159,7 @@ def _cell_result(
     leftovers = max(seen.leftovers for seen in record.attempts)
     hanging = next((seen.hanging for seen in record.attempts if seen.hanging), {})
     backend = "gloo" if cell.device == "cpu" else "nccl"
-    log = f"evidence/{cell.id}.log" if first.output else None
-    if log is not None:
-        # What went as it should is of little interest; the end of it is enough.
-        limit = 2_000 if verdict.outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE) else None
-        text = "\n".join(o.output if limit is None else o.output[-limit:] for o in record.attempts)
-        report.write_log(campaign.project.reports / log, text)
-    return CellResult(
+    found = CellResult(
         id=cell.id,
         stack=cell.stack,
         failure=cell.failure,
@@ -205,10 +201,12 @@ def _cell_result(
             )
             for seen, judged in zip(record.attempts, campaign.judge_each(cell, record), strict=True)
         ],
-        log=log,
+        log=None,
         command=cell.command(again, torchrun=_by_torchrun(record)),
         run=run,
     )
+    text = "\n".join(seen.output for seen in record.attempts) if first.output else ""
+    return logs.keep(campaign.project.reports, found, text)
 
 
 def _by_torchrun(record: CellRecord) -> bool:

@@ -105,7 +105,7 @@ class CellResult(Part):
         traceback: the end of the traceback of the rank that raised first; empty if none did.
         checks: post-conditions that were asserted, by name.
         evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
-        log: path under reports/.
+        log: path under reports/; None if the cell went as expected and is not a failure.
         command: one line that runs exactly this cell again.
         run: the id of the run that it was observed in; None if that is not known.
     """

@@ -154,12 +154,17 @@ def _functions(path: Path) -> set[str]:
 def _open_ends(advisory: Advisory, releases: Releases, document: Results | None) -> Rule:
     """A range without an upper end holds for releases to come: the newest must have been run.
 
-    Where another package of the block has an end, releases to come are not hit by themselves, and
-    it is a warning.
+    Where another package of the block has an end, releases to come are not hit by themselves: it is
+    a warning, and none where ``open_ends`` says why the range is right all the same.
     """
+    explained = set()
     for number, block in enumerate(advisory.affected, 1):
         ends = {package: range_ for package, range_ in block.versions.items() if is_open(range_)}
+        partly = len(ends) < len(block.versions)
         for package in ends:
+            if partly and package in advisory.open_ends:
+                explained.add(package)
+                continue
             newest, seen = (
                 releases.newest(package),
                 _newest_seen(advisory, block, package, document),
@@ -168,7 +173,9 @@ def _open_ends(advisory: Advisory, releases: Releases, document: Results | None)
                 continue
             run = f"the newest that was seen is {seen}" if seen else "none was seen"
             text = f"affected {number}: {package} has no upper end, and of {newest} down {run}"
-            yield ("error" if len(ends) == len(block.versions) else "warning"), text
+            yield ("warning" if partly else "error"), text
+    for package in sorted(advisory.open_ends.keys() - explained):
+        yield "warning", f"open_ends: no block has an open end of {package} beside one with an end"
 
 
 def _newest_seen(

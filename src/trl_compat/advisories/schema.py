@@ -37,6 +37,19 @@ Ranges = Annotated[dict[str, str], AfterValidator(_ranges)]
 """PEP 440 version ranges by package; all must hold."""
 
 
+def _of_packages(reasons: dict[str, str]) -> dict[str, str]:
+    for package, why in reasons.items():
+        if package not in (*PACKAGES, "python"):
+            raise ValueError(f"unknown package '{package}'")
+        if not why.strip():
+            raise ValueError(f"{package}: say why in a sentence")
+    return reasons
+
+
+Reasons = Annotated[dict[str, str], AfterValidator(_of_packages)]
+"""A sentence by package."""
+
+
 Conditions = dict[str, Value | tuple[Value, ...]]
 """Allowed values by name; a tuple means any of them."""
 
@@ -285,6 +298,8 @@ class Advisory(Record):
         masks: it stops reproductions of other failures before their place of interest.
         avoid: ways around it by other versions or options, the best first.
         advice: what else helps, in a sentence; it names no release (``avoid`` does).
+        open_ends: by package, why ranges of it have no upper end although its newest release was
+            not seen to fail, where another package of the block has an end.
         withdrawn: the day from which the record no longer holds; it is kept for those who refer to
             it and used by nothing.
     """
@@ -304,6 +319,7 @@ class Advisory(Record):
     absent: tuple[Absent, ...] = ()
     symptoms: dict[str, Symptom]
     affected: tuple[Affected, ...]
+    open_ends: Reasons = {}
     reproduction: Reproduction | None = None
     masks: bool = False
     moment: Moment | None = None
