@@ -14,8 +14,8 @@ from typing import Any
 from trl_compat.runtime import strategies, weights
 from trl_compat.runtime.context import Rank
 
-# On a busy machine one gather in some hundreds is corrupted: the first one is enough, and only after
-# so many rounds without any is none believed.
+# On a busy machine one gather in some hundreds is corrupted: the first one is enough, and a pass
+# needs this many rounds without one.
 ROUNDS = 2000
 AT_A_TIME = 100
 
@@ -72,7 +72,7 @@ def scenario(rank: Rank) -> None:
             held = gathered(pair)
             total += any(not torch.equal(held[name], on_file[name]) for name in held)
         rounds += AT_A_TIME
-        # Ranks are corrupted independently of each other: decide together, so that all say the same.
+        # Ranks are corrupted independently: decide together, so that all say the same.
         torch.distributed.all_reduce(total)
     # Said in the log only: how many is chance, and what is observed must be equal in every run.
     print(f"corrupted: {total.item()} of {rounds * rank.world_size} gathers")
