@@ -72,7 +72,7 @@ def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
 def test_what_is_not_named_is_listed_with_its_condition(tmp_path: Path) -> None:
     done = doctor(tmp_path, "requirements.txt")
     assert done.returncode == 1
-    assert "if you use the PPO trainer with DeepSpeed ZeRO stage 3" in done.stdout
+    assert "if you use the PPO trainer with ZeRO-3" in done.stdout
     assert "grpo-fsdp-ref-device" not in done.stdout
 
 

@@ -60,7 +60,7 @@ LOW, HIGH = 'versions: {transformers: "<5"}', 'versions: {transformers: ">=5"}'
             "transformers",
             (),
             "applies-if",
-            ["you use DeepSpeed ZeRO stage 3"],
+            ["you use ZeRO-3"],
         ),
         (
             (LOW + ", conditions: {zero_stage: 3}", HIGH + ", conditions: {strategy: deepspeed}"),
@@ -83,7 +83,7 @@ LOW, HIGH = 'versions: {transformers: "<5"}', 'versions: {transformers: ">=5"}'
         (("conditions: {zero_stage: [0, 1]}", "conditions: {zero_stage: [2, 3]}"), "",
          ("--strategy", "deepspeed"), "applies", []),
         (("conditions: {zero_stage: [1, 2, 3]}",), "", ("--strategy", "deepspeed"), "applies-if",
-         ["you use DeepSpeed ZeRO stage 1, 2 or 3"]),
+         ["you use ZeRO-1, ZeRO-2 or ZeRO-3"]),
         (("conditions: {strategy: [deepspeed, fsdp]}", "conditions: {strategy: [ddp, none]}"), "",
          (), "applies", []),
         (("conditions: {use_vllm: true}", "conditions: {use_vllm: false}"), "", (), "applies", []),
@@ -226,7 +226,7 @@ N = r"\d+"
         ((), f"0 of {N} known failures apply, {N} more depending on what you use"),
         (
             ("--trainer", "PPO", "--zero-stage", "3", "--device", "cuda"),
-            f"1 of {N} known failures that can concern the PPO trainer with DeepSpeed ZeRO stage 3 "
+            f"1 of {N} known failures that can concern the PPO trainer with ZeRO-3 "
             f"and GPUs applies, {N} more depending on what you use",
         ),
         (

@@ -81,7 +81,7 @@ def test_which_of_several_things_go_together_is_not_guessed(tmp_path: Path) -> N
     (report,) = json.loads(done.stdout)["reports"]
     (found,) = (d for d in report["diagnoses"] if d["id"] == "ppo-zero3-save")
     assert found["status"] == "applies-if"
-    assert found["when"] == ["you use the PPO trainer with DeepSpeed ZeRO stage 3"]
+    assert found["when"] == ["you use the PPO trainer with ZeRO-3"]
 
 
 def test_what_is_chosen_of_one_thing_is_certain_and_of_two_is_open() -> None:

@@ -180,7 +180,7 @@ def test_a_control_that_stops_working_is_a_regression_even_where_the_failure_is_
         "zero3": Rung.STILL_FAILING,
     }
     assert report.exit_code == 1
-    assert "is stopped earlier by early-stop" in found.why
+    assert "is masked by early-stop" in found.why
     assert [r.text for r in found.remedies] == ["Take accelerate 0.34.2"]
     assert "fix: Take accelerate 0.34.2 (against early-stop)" in text.render(report)
 

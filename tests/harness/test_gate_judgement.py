@@ -122,7 +122,7 @@ def test_every_outcome_has_a_state_and_words() -> None:
 
 def test_a_masked_cell_names_what_stopped_it() -> None:
     masked = Verdict(outcome=Outcome.MASKED, masked_by="early-stop", reason="title")
-    assert words(masked) == "is stopped earlier by early-stop"
+    assert words(masked) == "is masked by early-stop"
 
 
 def test_what_blocks_outweighs_what_does_not() -> None:

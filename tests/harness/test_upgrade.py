@@ -100,7 +100,7 @@ def objections(judge: Safety, before: dict[str, str], after: dict[str, str]) -> 
 
 def test_a_failure_that_was_not_there_speaks_against_a_step() -> None:
     said = objections(safety(), {"trl": "0.9.6"}, {"trl": "0.12.2"})
-    assert said == ("saving (if you use the PPO trainer with DeepSpeed ZeRO stage 3)",)
+    assert said == ("saving (if you use the PPO trainer with ZeRO-3)",)
     assert objections(safety(MINE), {"trl": "0.9.6"}, {}) == ("saving",)
 
 

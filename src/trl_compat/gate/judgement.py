@@ -168,13 +168,13 @@ def words(verdict: Verdict | None) -> str:
         case Outcome.REPRODUCED:
             return f"fails as recorded ({verdict.symptom})" if verdict.symptom else "fails"
         case Outcome.MASKED if verdict.masked_by:
-            return f"is stopped earlier by {verdict.masked_by}"
+            return f"is masked by {verdict.masked_by}"
         case Outcome.MASKED:
-            return f"is stopped earlier{reason}"
+            return f"is masked{reason}"
         case Outcome.OTHER_FAILURE:
             return f"fails in a way that no advisory records{reason}"
         case Outcome.NOT_APPLICABLE:
-            return f"has nothing to run{reason}"
+            return f"is not applicable{reason}"
         case Outcome.HANG:
             return f"hangs{reason}"
         case Outcome.CRASH:

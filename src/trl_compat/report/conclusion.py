@@ -145,6 +145,6 @@ def _near(path: Path) -> str:
 
 
 def _short(summary: tables.Summary) -> str:
-    word = "fails" if summary.outcome is Outcome.REPRODUCED else str(summary.outcome)
-    word = "n/a" if summary.outcome is Outcome.NOT_APPLICABLE else word
-    return f"[{STYLE[summary.mark]}]{summary.mark} {word}{'*' if summary.fixed else ''}[/]"
+    # "not applicable" does not fit into a column; the table's title says what the dash means.
+    word = "" if summary.outcome is Outcome.NOT_APPLICABLE else f" {summary.word}"
+    return f"[{STYLE[summary.mark]}]{summary.mark}{word}{'*' if summary.fixed else ''}[/]"

@@ -18,8 +18,8 @@ from trl_compat.results import CellResult
 WORDS = {
     Outcome.PASS: "pass",
     Outcome.REPRODUCED: "fail as recorded",
-    Outcome.MASKED: "stopped earlier by another failure",
-    Outcome.NOT_APPLICABLE: "not there",
+    Outcome.MASKED: "masked by another failure",
+    Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.UNRESOLVABLE: "not run (cannot be installed)",
     Outcome.UNAVAILABLE: "not run (out of reach)",
     Outcome.HARNESS_ERROR: "not run (the harness failed)",

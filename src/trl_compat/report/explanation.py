@@ -66,7 +66,7 @@ def _affected(advisory: Advisory) -> Iterator[str]:
     for where, shown in symptoms.items():
         yield _item(f"{where}  ({', '.join(shown)})")
     for why in dict.fromkeys(absent.why for absent in advisory.absent):
-        yield _item(f"not there: {why}")
+        yield _item(f"not applicable: {why}")
 
 
 def _runs(run: Account) -> Iterator[str]:

@@ -148,17 +148,13 @@ def _box(document: Results, stack: str, failure: str) -> Box:
     if summary is None:
         return Box(stack, failure, "unrun", "not run")
     match summary.outcome:
-        case Outcome.PASS:
-            word, more = "works", ""
         case Outcome.REPRODUCED:
-            word, more = "fails", "fix proven" if summary.fixed else "no fix proven"
+            more = "fix proven" if summary.fixed else "no fix proven"
         case Outcome.MASKED:
-            word, more = "stopped", "by another failure"
-        case Outcome.NOT_APPLICABLE:
-            word, more = "not there", ""
-        case other:
-            word, more = str(other), ""
-    return Box(stack, failure, kind(summary.outcome), word, more)
+            more = "by another failure"
+        case _:
+            more = ""
+    return Box(stack, failure, kind(summary.outcome), summary.word, more)
 
 
 def _requirements(document: Results, name: str) -> str:

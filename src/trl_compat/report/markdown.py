@@ -39,7 +39,7 @@ def _lines(document: Results, catalogue: Catalogue, *, every_cell: bool) -> Iter
         "and to open the evidence of a cell, open [compatibility.html](compatibility.html)."
     )
     yield ""
-    yield "✅ works · ❌ fails as recorded · ⚠️ needs a look · — not in this release"
+    yield "✅ works · ❌ fails as recorded · ⚠️ masked, or another outcome, which is named · — not applicable"
     yield ""
     yield _row("TRL", "stack", *(f"[{failure}](#{failure})" for failure in failures))
     yield _row(*["---"] * (len(failures) + 2))
@@ -47,7 +47,7 @@ def _lines(document: Results, catalogue: Catalogue, *, every_cell: bool) -> Iter
         found = [tables.summary_of(document.cells, stack, failure) for failure in failures]
         release = tables.version_text(document.stacks[stack].trl)
         yield _row(
-            release, f"`{stack}`", *(f"{s.mark} {s.word}" if s else "not run" for s in found)
+            release, f"`{stack}`", *(f"{s.mark} {s.long}" if s else "not run" for s in found)
         )
     for failure in failures:
         yield from _failure(document, catalogue[failure], every_cell)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trl_compat import strategies
 from trl_compat.advisories import INTERNAL, Advisory, Affected, Remedy, Scope
 
-STRATEGIES = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "ddp": "DDP"}
 DEVICES = {"cpu": "on CPU ranks", "cuda": "on GPUs"}
 
 
@@ -27,7 +27,7 @@ def conditions(wanted: Mapping[str, Any]) -> str:
             case "strategy" if {"zero_stage", "fsdp_version"} & set(wanted):
                 continue  # the next one says more
             case "strategy":
-                told.append(_either(STRATEGIES.get(v, v) for v in values))
+                told.append(_either(strategies.WORDS.get(v, v) for v in values))
             case "zero_stage":
                 told.append(_either(f"ZeRO-{v}" for v in values))
             case "fsdp_version":

@@ -86,7 +86,7 @@ document.documentElement.classList.add("js");
     const stacks = new Set(chosen.map((cell) => cell.stack));
     find("#matching").textContent = everything
       ? `All ${cells.length} cells. Open one for its evidence.`
-      : `${chosen.length} of ${cells.length} cells match, on ${stacks.size} stacks. A box speaks for all cells of its place.`;
+      : `${chosen.length} of ${cells.length} cells match, on ${stacks.size} stacks. Each box shows its worst outcome.`;
     list();
   };
   form.addEventListener("input", filter);
@@ -166,7 +166,7 @@ document.documentElement.classList.add("js");
     return [
       ["Outcome", [make("p", {}, `${outcome.sentence} ${cell.reason}`),
         cell.agrees && cell.expected !== "nothing" ? null : make("p", {}, `The advisories predict: ${cell.expected}.`),
-        mask ? make("p", {}, `Stopped by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
+        mask ? make("p", {}, `Masked by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
       ["Fix applied", applied(cell)],
       ["The fix", fixes(cell)],
       ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`,
