@@ -39,7 +39,7 @@ def _lines(document: Results, catalogue: Catalogue, *, every_cell: bool) -> Iter
         "and to open the evidence of a cell, open [compatibility.html](compatibility.html)."
     )
     yield ""
-    yield "✅ works · ❌ fails as recorded · ⚠️ masked, or another outcome, which is named · — not applicable"
+    yield "✅ works · ❌ fails as recorded · ⚠️ masked or other outcome · — not applicable"
     yield ""
     yield _row("TRL", "stack", *(f"[{failure}](#{failure})" for failure in failures))
     yield _row(*["---"] * (len(failures) + 2))

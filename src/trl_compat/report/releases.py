@@ -39,7 +39,6 @@ WORDS = {
 BETWEEN = {
     Outcome.PASS: "working",
     Outcome.REPRODUCED: "failing",
-
     Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.UNAVAILABLE: "not run, out of reach",
     Outcome.UNRESOLVABLE: "not run, cannot be installed",

@@ -218,7 +218,9 @@ class Display:
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
         if self._verbosity > QUIET and cells:
             self.console.print()
-            self.console.print("does it work?  (*: each failing cell has a proven fix; —: not applicable)")
+            self.console.print(
+                "does it work?  (*: each failing cell has a proven fix; —: not applicable)"
+            )
             self.console.print(conclusion.table(document, cells))
         self.console.print(
             f"{len(cells)} of {self._total} cells in {minutes} min {seconds} s "
