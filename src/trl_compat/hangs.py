@@ -115,7 +115,7 @@ def explain(ranks: Mapping[int, RankState], gone: Mapping[int, str]) -> str:
     parts = [f"rank {rank} {how}" for rank, how in sorted(gone.items())]
     for rank, state in sorted(ranks.items()):
         if not state.stack:
-            parts.append(f"rank {rank} did not answer")
+            parts.append(f"rank {rank} did not respond")
             continue
         doing = f"waits in {state.waits_in} called by" if state.waits_in else "is in"
         count = f", {state.started} collectives started" if state.started is not None else ""
@@ -125,5 +125,5 @@ def explain(ranks: Mapping[int, RankState], gone: Mapping[int, str]) -> str:
         parts.append(f"rank {culprit} diverged first")
     elif len(ranks) > 1 and not gone:
         same = len({(s.waits_in, s.place) for s in ranks.values()}) == 1
-        parts.append("all ranks are at the same place" if same else "the ranks' ways have parted")
+        parts.append("all ranks are at the same place" if same else "the ranks diverged")
     return "; ".join(parts)

@@ -109,7 +109,7 @@ class _Remote(io.RawIOBase):
         request.add_header("Range", f"bytes={self._at}-{end - 1}")
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             if answer.status != 206:
-                raise OSError(f"{self._url}: the server does not send parts of files")
+                raise OSError(f"{self._url}: the server does not support range requests")
             content = answer.read()
         buffer[: len(content)] = content
         self._at += len(content)

@@ -34,7 +34,7 @@ class Deviation(Exception):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the option that names the campaign."""
-    parser.addoption("--campaign", type=Path, help="the campaign's order, written by trl-compat")
+    parser.addoption("--campaign", type=Path, help="the run specification, written by trl-compat")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,7 +102,7 @@ class CellItem(pytest.Item):
             case Deviation() | BadInput():
                 return str(excinfo.value)
             case OSError() as error:
-                return f"its record could not be kept: {error.strerror or error}"
+                return f"its record could not be saved: {error.strerror or error}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -75,7 +75,7 @@ class Releases:
         if not self.exists(package, version):
             near = difflib.get_close_matches(version.public, self.dates[package], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            return f"there is no release {version} of {package} (as of {self.as_of}){hint}"
+            return f"{package} {version} does not exist (as of {self.as_of}){hint}"
         reason = self.yanked.get(package, {}).get(version.public)
         if reason is not None:
             return f"{package} {version} was yanked from the index{reason and f': {reason}'}"

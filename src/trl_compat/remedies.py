@@ -59,7 +59,9 @@ def named(given: Mapping[str, str | None]) -> dict[str, Version]:
         try:
             found[package] = Version(text)
         except InvalidVersion:
-            raise BadInput(f"--{package} {text}: not a version; write it like 0.14.0") from None
+            raise BadInput(
+                f"--{package} {text}: not a version; write, for example, 0.14.0"
+            ) from None
     return found
 
 

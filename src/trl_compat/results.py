@@ -157,7 +157,7 @@ class NotRunResult(Part):
 
 
 # Of a file that was written before runs were kept apart: its head tells of one only.
-OF_THE_HEAD = "the last of the runs that these cells are of; some may be of earlier ones"
+OF_THE_HEAD = "the last of several runs; some of these cells may be from earlier ones"
 
 
 class Results(Part):

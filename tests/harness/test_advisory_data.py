@@ -158,12 +158,12 @@ FIX = {
         ),
         ({"available": {"trl": ">=0.10"}}, "available: trl 0.10 was never released"),
         ({"affected": [ONE, {**ONE, "symptom": "two"}]}, "1 and 2 overlap with different symptoms"),
-        ({"affected": [ONE, ONE]}, "affected 1 and 2 overlap and say the same"),
+        ({"affected": [ONE, ONE]}, "affected 1 and 2 overlap and are equivalent"),
         ({"affected": [{**ONE, "versions": {"trl": ">=0.11.0"}}]}, "trl has no upper end"),
         ({"avoid": [{"upgrade": {"trl": ">=0.12.0"}}]}, "avoid 1 leads into affected 1"),
         ({"affected": [{**ONE, "conditions": {"facet": "x"}}]}, "'facet' is of the reproduction"),
         ({"modified": "2025-01-01"}, "2025-01-01 is before it was published"),
-        ({"published": None}, "no date of publication"),
+        ({"published": None}, "no publication date"),
         (
             {
                 "fixes": [

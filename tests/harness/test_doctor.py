@@ -65,8 +65,8 @@ def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
     assert "applies: ppo-zero3-save (crash after hours of training)" in done.stdout
     assert "ppo_zero3_save.apply()" in done.stdout
     assert "not a fix: Replacing save_model by policy.save_pretrained()" in done.stdout
-    assert "nearest stack that was run: trl-0.12.2, run 20" in done.stdout
-    assert "(these very versions)" in done.stdout
+    assert "nearest tested stack: trl-0.12.2, run 20" in done.stdout
+    assert "(exactly these versions)" in done.stdout
 
 
 def test_what_is_not_named_is_listed_with_its_condition(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_sarif_has_a_rule_and_a_result_for_each(tmp_path: Path) -> None:
 def test_markdown_is_one_table(tmp_path: Path) -> None:
     done = doctor(tmp_path, "requirements.txt", "--format", "markdown")
     rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    assert rows[0] == "| failure | how bad | applies | what to do |"
+    assert rows[0] == "| failure | severity | applies | what to do |"
     assert all(row.count(" | ") == 3 for row in rows[2:])
 
 
@@ -294,7 +294,7 @@ def test_conditions_are_read_from_accelerates_file(
     ("name", "text", "said"),
     [
         ("a.yaml", "distributed_type: [", "not valid YAML"),
-        ("a.yaml", "- 1\n", "not a file of `accelerate config`"),
+        ("a.yaml", "- 1\n", "not an `accelerate config` file"),
         ("a.yaml", "num_processes: 2\n", "no distributed_type"),
         ("ds.json", "{", "ds.json:1: not valid JSON"),
         ("ds.json", '{"zero_optimization": {"stage": 7}}', "zero_optimization.stage is not 0"),

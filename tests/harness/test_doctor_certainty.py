@@ -223,11 +223,11 @@ N = r"\d+"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), f"0 of {N} known failures apply, {N} more depending on what you use"),
+        ((), f"0 of {N} known failures apply, {N} more depend on unspecified conditions"),
         (
             ("--trainer", "PPO", "--zero-stage", "3", "--device", "cuda"),
             f"1 of {N} known failures that can concern the PPO trainer with ZeRO-3 "
-            f"and GPUs applies, {N} more depending on what you use",
+            f"and GPUs applies, {N} more depend on unspecified conditions",
         ),
         (
             ("--trainer", "Online DPO", "--strategy", "ddp"),
@@ -236,8 +236,8 @@ N = r"\d+"
         ),
         (
             ("--trainer", "SFT", "--strategy", "fsdp2"),
-            "nothing was ever run for the SFT trainer with FSDP2: this says nothing about it "
-            rf"\(0 of {N} known failures that can concern it apply\)",
+            "no cell was ever run for the SFT trainer with FSDP2: this report says nothing about "
+            rf"it \(0 of {N} known failures that can concern it apply\)",
         ),
         (
             ("--trainer", "GRPO", "--strategy", "ddp"),
@@ -246,7 +246,7 @@ N = r"\d+"
         ),
         (
             ("--trainer", "GRPO", "--strategy", "zero3"),
-            f"0 of {N} .* apply, {N} more depending on what you use; TRL 0.12.2 has no GRPO .*",
+            f"0 of {N} .* apply, {N} more depend on unspecified conditions; TRL 0.12.2 has no .*",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_no_format_sounds_like_an_all_clear_where_nothing_was_looked_at(
     words = ("--trainer", "SFT", "--strategy", "fsdp2", "--format", form)
     done = doctor(tmp_path, "requirements.txt", *words)
     assert done.returncode == 0
-    assert "nothing was ever run for the SFT trainer with FSDP2" in done.stdout
+    assert "no cell was ever run for the SFT trainer with FSDP2" in done.stdout
     if form == "json":
         (report,) = json.loads(done.stdout)["reports"]
         assert report["never_run"] == ["the SFT trainer with FSDP2"]
@@ -275,7 +275,7 @@ def test_a_part_of_the_question_without_an_answer_is_named(tmp_path: Path) -> No
     words = ("--trainer", "GRPO,KTO", "--strategy", "fsdp1")
     text = OLD.replace("0.12.2", "0.16.0").replace("4.46.3", "4.49.0").replace("0.34.2", "1.4.0")
     done = doctor(tmp_path, "requirements.txt", *words, text=text)
-    assert "note: nothing was ever run for the KTO trainer with FSDP1" in done.stdout
+    assert "note: no cell was ever run for the KTO trainer with FSDP1" in done.stdout
     assert "grpo-fsdp-ref-device" in done.stdout
 
 

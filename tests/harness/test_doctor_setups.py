@@ -205,7 +205,7 @@ def test_a_trainer_that_nobody_ever_ran(tmp_path: Path) -> None:
     words = ("--trainer", "AsyncGRPO", "--strategy", "fsdp2")
     found, said = ask(tmp_path, {"r.txt": text + REST_OF_A_FREEZE}, "r.txt", *words)
     assert found == {}
-    assert "nothing was ever run for the AsyncGRPO trainer with FSDP2: this says nothing" in said
+    assert "no cell was ever run for the AsyncGRPO trainer with FSDP2: this says nothing" in said
 
 
 @pytest.mark.parametrize("marker", ["python_version < '3'", "sys_platform == 'plan9'"])

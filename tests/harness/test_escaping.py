@@ -188,7 +188,7 @@ def test_a_note_in_a_lock_cannot_command(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text(OLD + line)
     done = run(tmp_path, "doctor", "r.txt")
     assert done.returncode == 2
-    assert "r.txt:7: this line is no requirement" in harmless(done.stderr)
+    assert "r.txt:7: this line is not a requirement" in harmless(done.stderr)
 
 
 def test_a_gates_report_shows_what_it_was_given(bench: Bench) -> None:  # noqa: F811

@@ -173,7 +173,7 @@ def test_proofs_come_from_the_results_and_are_not_made_up() -> None:
     assert "Proven in " in run("explain", "ppo-zero3-save").stdout
     without = "\n".join(text for _, text in explanation.sections(PPO, Account()))
     assert "Proven" not in without
-    assert "(Not run in the results at hand.)" in without
+    assert "(Not run in the available results.)" in without
 
 
 @pytest.mark.parametrize("failure", sorted(OURS.records))

@@ -229,7 +229,7 @@ def test_a_failing_harness_is_no_verdict_on_a_stack(bench: Bench, stacks: tuple[
     bench.judge = lambda cell: Outcome.HARNESS_ERROR if cell.stack in stacks else Outcome.PASS
     report = bench.gate("before", "old")
     assert report.exit_code == 70
-    assert report.headline == "⚠️ The harness failed in some cells: run it again"
+    assert report.headline == "⚠️ The harness failed in some cells: run the gate again"
 
 
 def test_an_interrupted_gate_says_nothing_on_half_of_the_cells(bench: Bench) -> None:
@@ -347,7 +347,7 @@ def test_an_expired_ignore_fails_even_where_nothing_blocks(bench: Bench) -> None
     (bench.where.root / "pyproject.toml").write_text(IGNORE % "2026-01-01")
     report = bench.gate("old", "after")
     assert report.exit_code == 1
-    assert report.headline == "⛔ 1 ignore expired: look again"
+    assert report.headline == "⛔ 1 ignore expired: review it"
 
 
 @pytest.mark.parametrize(

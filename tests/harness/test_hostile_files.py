@@ -118,12 +118,12 @@ def test_a_file_that_a_requirements_file_names_is_read_once(tmp_path: Path) -> N
         ("trl==0.12.2; " + "(" * 1500 + "os_name=='x'" + ")" * 1500, "r.txt:1: this line is no"),
         ("trl==0.12.2; python_version ~= 'abc'", "r.txt:1: a marker that pip would not read"),
         ("trl==0.12.2; 'a' in extras", "r.txt:1: a marker that pip would not read"),
-        ("trl==0.12.2; nonsense == 'a'", "r.txt:1: this line is no requirement of trl"),
-        ("_trl_==1\ntrl==1", "r.txt:1: this line is no requirement; write"),
-        ("PASSWORD=hunter2", "r.txt:1: this line is no requirement; write"),
-        ("\nhunter2:x:0:0:root\n", "r.txt:2: this line is no requirement; write requirements"),
+        ("trl==0.12.2; nonsense == 'a'", "r.txt:1: this line is not a requirement of trl"),
+        ("_trl_==1\ntrl==1", "r.txt:1: this line is not a requirement; write"),
+        ("PASSWORD=hunter2", "r.txt:1: this line is not a requirement; write"),
+        ("\nhunter2:x:0:0:root\n", "r.txt:2: this line is not a requirement; write requirements"),
         ("trl @ https://user:hunter2@example.org/trl.zip?t=hunter2", "example.org/trl.zip, whose"),
-        ("-e /home/me/trl", "folder /home/me/trl, of which no commit is known"),
+        ("-e /home/me/trl", "folder /home/me/trl, whose commit is unknown"),
         (b"trl==0.12.2\0", "r.txt: not a text file"),
         ("trl==0.12.2\0".encode("utf-16"), "r.txt: not a text file"),
         (b"\xff\xfe\x00\xd8\x00\xd8", "r.txt:1: not UTF-8"),
@@ -206,7 +206,7 @@ ROOT_OF = '[[package]]\nname = "m"\nsource = { virtual = "." }\ndependencies = [
          + TRL, "a marker that pip would not read"),
         ("uv.lock", UV + ROOT_OF + "{name='trl', marker=\"os_name ~= 'x'\"}]\n" + TRL,
          "a marker that pip would not read"),
-        ("uv.lock", UV.replace(">=3.9", "hunter2") + TRL, "asks for a Python by what is no range"),
+        ("uv.lock", UV.replace(">=3.9", "hunter2") + TRL, "has an invalid Python range"),
         ("uv.lock", UV + TRL.replace("0.12.2", "1" * 9000), "not a version"),
         ("poetry.lock", TRL + f'markers = "{DEEP}"\n' + POETRY,
          "a marker that pip would not read"),
@@ -335,7 +335,7 @@ def test_an_interpreter_that_says_something_else_is_refused(tmp_path: Path, says
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\ncat <<'E'\n{says}\nE\n")
     path.chmod(0o700)
-    with pytest.raises(BadInput, match="not a Python interpreter that runs here"):
+    with pytest.raises(BadInput, match="not a working Python interpreter"):
         sources.installed(path)
 
 

@@ -103,7 +103,7 @@ def test_what_may_be_built_does_not_change_the_lock(resolved: list[str]) -> None
         (TEXT + "--index-url https://a.test\n", "is an option"),
         (TEXT + "= = =\n", "is not a requirement"),
         (TEXT[:-86], "has no hash"),
-        (TEXT + f"numpy==1 \\\n    --hash=sha256:{ZERO} \\\n", "ends in the middle"),
+        (TEXT + f"numpy==1 \\\n    --hash=sha256:{ZERO} \\\n", "ends with an incomplete line"),
         (TEXT + "x @ https://a.test/x-1.0.tar.gz\n", "only git"),
         (TEXT + "x @ git+ssh://a.test/x@0123456\n", "only git"),
     ],
@@ -163,9 +163,9 @@ def test_the_command_refuses_a_broken_lock_with_a_sentence(project_folder: Path)
     [
         ("3.6", "Python 3.6: cells need Python 3.9 or newer"),
         ("2.7.18", "Python 2.7.18: cells need Python 3.9 or newer"),
-        ("banana", "'banana' is no version of Python such as 3.11"),
-        ("3", "'3' is no version of Python such as 3.11"),
-        ("3.11.x", "'3.11.x' is no version of Python such as 3.11"),
+        ("banana", "'banana' is not a Python version such as 3.11"),
+        ("3", "'3' is not a Python version such as 3.11"),
+        ("3.11.x", "'3.11.x' is not a Python version such as 3.11"),
     ],
 )
 def test_a_python_that_no_cell_can_run_on_is_refused(

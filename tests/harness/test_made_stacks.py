@@ -201,7 +201,7 @@ def test_a_gate_builds_nothing_that_a_lock_names(
         sides.side(path, matrix, asked)
     assert str(error.value) == (
         f"{path}: sly 1.0 has no wheel for this machine; it would have to be built, which runs its "
-        "own code; if you trust it, allow that: --build sly"
+        "own code; if you trust it, allow the build: --build sly"
     )
     for text in ("trl==0.12.2 sly", "trl==0.12.2 sly>=0.5"):
         with pytest.raises(BadInput):

@@ -241,7 +241,7 @@ OLD = {
 def test_a_way_that_brings_two_failures_is_not_named_but_why() -> None:
     (text,) = advice("zero3-gloo-unwaited-allgather", **OLD)
     assert text.startswith(
-        "No upgrade that mends it is safe here: deepspeed 0.19.8 came out more than a year after "
+        "No upgrade that fixes it is safe here: deepspeed 0.19.8 came out more than a year after "
         "trl 0.12.2, brings zero-no-sync-grad-accum (if you use ZeRO-2 or ZeRO-3), "
         "brings zero3-register-hooks-rename"
     )
@@ -301,8 +301,8 @@ def test_what_is_not_known_is_said() -> None:
     mine = Source("given", "requirements", versions={"trl": "0.12.2"}, complete=False)
     (way,) = Adviser(RECORDS, mine, {}).ways(RECORDS["online-dpo-ref-none"]).ways
     assert way.text.endswith(
-        "Not checked: what depends on the release of torch, transformers, deepspeed, accelerate, "
-        "peft."
+        "Not checked: failures that depend on the release of torch, transformers, deepspeed, "
+        "accelerate, peft."
     )
 
 

@@ -307,7 +307,7 @@ def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: Ask
     [
         ("trl==99", "trl==99: there is no version of trl==99 on the indexes"),
         ("trl==8", "trl==8: out of reach: error sending request"),
-        ("olds", "if a stack is meant: unknown stack 'olds'; did you mean 'old'"),
+        ("olds", "if you meant a stack: unknown stack 'olds'; did you mean 'old'"),
         ("missing.txt", "missing.txt: no such file"),
         ("", "names no stack"),
         ("trl==", "is no file, not 'current' and no requirements"),
@@ -329,7 +329,7 @@ def test_what_means_nothing_is_refused_with_a_sentence(
     [
         (pins({n: v for n, v in SIX.items() if n != "trl"} | REST), "no TRL in it"),
         (pins(SIX | REST) + "trl==0.13.0\n", "two versions of trl"),
-        ("trl = = 1\n", "this line is no requirement of trl"),
+        ("trl = = 1\n", "this line is not a requirement of trl"),
         ("trl[peft]==0.12.2\ntorch==2.4.1\ntransformers\naccelerate\n", "asks for extras"),
         ("trl @ git+https://github.com/huggingface/trl@main\n", "may move"),
     ],

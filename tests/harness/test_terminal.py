@@ -103,7 +103,9 @@ def test_a_deviation_is_told_in_three_lines_and_without_its_log() -> None:
 
 def test_a_stack_that_could_not_be_preloaded_is_said_to_be_slower() -> None:
     seen = SEEN.model_copy(update={"not_preloaded": "its imports start threads"})
-    line = "stack s: torchrun starts each of its cells, which is slower: its imports start threads"
+    line = (
+        "stack s: its cells are started with torchrun, which is slower: its imports start threads"
+    )
     assert shown(NORMAL, seen=seen).splitlines()[2] == line
     assert shown(QUIET, seen=seen) == ""
 
@@ -120,11 +122,11 @@ def test_what_a_machine_does_not_contain_is_said_before_the_cells() -> None:
         total=1,
         reused=0,
         describe=lambda _: (CELL, EXPECTED, SEEN, True),
-        not_contained=("cells can read whatever the user can read",),
+        not_contained=("cells can read all files that the user can read",),
         console=Console(file=file, width=160),
     ):
         pass
-    assert "not contained on this machine: cells can read whatever" in file.getvalue()
+    assert "not isolated on this machine: cells can read whatever" in file.getvalue()
 
 
 def test_quiet_says_nothing_of_what_is_as_expected() -> None:

@@ -195,7 +195,7 @@ def test_the_plan_goes_by_what_releases_require_and_what_is_known_to_fail() -> N
     assert "transformers → 5.23.0" in said
     assert "trl 0.12.2 requires transformers<4.47.0" in said
     # No order of single bumps: 1.12.0 requires a transformers that 0.12.2 excludes.
-    assert "together, as one alone is not safe: trl 0.12.2 → 1.12.0, transformers" in said
+    assert "together, because a single step is not safe: trl 0.12.2 → 1.12.0, transformers" in said
     assert "the resolver was not asked" in said
     assert "not run; nearest: " in said
 
@@ -203,7 +203,7 @@ def test_the_plan_goes_by_what_releases_require_and_what_is_known_to_fail() -> N
 def test_what_is_the_goal_already_takes_no_step() -> None:
     found = plan("trl==0.12.*")
     assert found.stages == ()
-    assert "It is so already; nothing to do." in render(found, "text")
+    assert "Nothing to do: the target is already met." in render(found, "text")
 
 
 def test_what_the_resolver_refuses_is_gone_round() -> None:
@@ -229,7 +229,7 @@ def test_what_the_resolver_refuses_is_gone_round() -> None:
 def test_a_step_to_versions_that_were_run_says_when() -> None:
     found = plan("trl==0.13.*", peft="0.14.0")
     assert "run 2026-" in render(found, "text")
-    assert "these very versions: trl-0.13.0" in render(found, "text")
+    assert "exactly these versions: trl-0.13.0" in render(found, "text")
     assert json.loads(render(found, "json"))["steps"][0]["run"] is True
 
 
@@ -314,7 +314,7 @@ def test_no_state_of_a_plan_is_forbidden_by_metadata() -> None:
 def test_what_is_forbidden_already_is_said() -> None:
     found = plan("trl==0.13.*", transformers="4.48.0")
     said = render(found, "text")
-    assert "What you have is forbidden already: trl 0.12.2 requires transformers<4.47.0." in said
+    assert "The current versions already conflict: trl 0.12.2 requires transformers<4.47.0." in said
     assert found.stages is not None
 
 
@@ -336,7 +336,7 @@ def test_without_a_safe_way_the_one_with_patches_is_named() -> None:
     found = plan("trl==0.12.*", trainers=("PPO",), strategies=("zero3",), trl="0.9.6")
     assert found.stages is None
     said = render(found, "text")
-    assert "There is one for who patches what comes with it:" in said
+    assert "There is a path if you apply the patches of the failures that it brings:" in said
     assert "brings ppo-zero3-save; patch it from here on: trl-compat fix ppo-zero3-save" in said
     assert json.loads(render(found, "json"))["with_patches"][0]["patches"] == ["ppo-zero3-save"]
 

@@ -26,7 +26,7 @@ def test_a_cache_of_uv_that_cannot_be_written_is_said(
     surroundings = {"UV_CACHE_DIR": str(tmp_path / "file"), "TRL_COMPAT_CACHE": str(tmp_path / "c")}
     done = run(root, "--jobs", jobs, **surroundings)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.startswith("trl-compat: uv is kept from its files: ")
+    assert done.stderr.startswith("trl-compat: uv cannot access its files: ")
     assert len(done.stderr.splitlines()) == 1
     assert not (root / "reports" / "results.json").exists()
 

@@ -197,9 +197,9 @@ class Avoidance(Record):
     @model_validator(mode="after")
     def _one(self) -> Avoidance:
         if sum(map(bool, (self.upgrade, self.pin, self.option))) != 1:
-            raise ValueError("give exactly one of upgrade, pin and option")
+            raise ValueError("give exactly one of upgrade, pin or option")
         if self.versions and not self.option:
-            raise ValueError("'versions' says where an option is a way, so needs 'option'")
+            raise ValueError("'versions' limits an option, so it requires 'option'")
         return self
 
 
@@ -222,7 +222,9 @@ class Remedy(Record):
     @classmethod
     def _not_a_form(cls, name: str) -> str:
         if name.endswith(STANDALONE):
-            raise ValueError(f"'{name}': cells of standalone forms end in '{STANDALONE}'")
+            raise ValueError(
+                f"'{name}': the ending '{STANDALONE}' is reserved for standalone forms"
+            )
         return name
 
 
@@ -261,7 +263,7 @@ class Reproduction(Record):
     def _known(self) -> Reproduction:
         for name in self.variants:
             if not NAME.fullmatch(name):  # they become parts of file names
-                raise ValueError(f"variant '{name}' is not of small letters, digits, '.', '+', '-'")
+                raise ValueError(f"variant '{name}' may contain only a-z, 0-9, '.', '+' and '-'")
         for name in (*([self.control] if self.control else []), *self.default):
             if name not in self.variants:
                 raise ValueError(f"'{name}' is not one of the variants")
@@ -317,11 +319,13 @@ class Advisory(Record):
         named = [*(a.symptom for a in self.affected), *(w.symptom for w in self.wrong_fixes)]
         for symptom in named:
             if symptom not in self.symptoms:
-                raise ValueError(f"symptom '{symptom}' is not described")
+                raise ValueError(f"symptom '{symptom}' is not defined")
         if self.reproduction is None and not self.masks:
-            raise ValueError("needs a reproduction, or 'masks: true'")
+            raise ValueError("requires a reproduction or 'masks: true'")
         if self.moment is not None and not self.masks:
-            raise ValueError("'moment' says when a failure masks others, so needs 'masks: true'")
+            raise ValueError(
+                "'moment' applies to failures that mask others, so it requires 'masks: true'"
+            )
         return self
 
     def conditions_for_users(self, block: Affected) -> Conditions:

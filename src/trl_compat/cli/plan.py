@@ -20,7 +20,7 @@ from trl_compat.escaping import terminal
     metavar="LOCK",
     help="Lock or requirements file in use, or 'current'.",
 )
-@click.option("--to", "want", required=True, metavar="REQUIREMENT", help="Target release, e.g. trl==1.12.*.")
+@click.option("--to", "want", required=True, metavar="REQUIREMENT", help="Target, e.g. trl==1.12.*")
 @click.option("--trainer", "trainers", multiple=True, help="Trainer in use, or several: GRPO,SFT.")
 @click.option(
     "--strategy",

@@ -50,9 +50,9 @@ def of(
     unseen = [part for part in parts if not _seen(part, concerned, uses)]
     words = tuple(phrase({n: [v] for n, v in part.items()}) for part in unseen)
     lacking = dict(_not_there(trl, named)) if trl is not None else {}
-    void, gaps = "", (*lacking.values(), *(f"nothing was ever run for {one}" for one in words))
+    void, gaps = "", (*lacking.values(), *(f"no cell was ever run for {one}" for one in words))
     if parts and len(unseen) == len(parts):
-        void, gaps = f"nothing was ever run for {either(words)}", tuple(lacking.values())
+        void, gaps = f"no cell was ever run for {either(words)}", tuple(lacking.values())
     elif lacking and len(lacking) == len(named["trainer"]):
         void, gaps = "; ".join(lacking.values()), gaps[len(lacking) :]
     return Asked(phrase(named), len(concerned), words, void, gaps)

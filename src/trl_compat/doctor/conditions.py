@@ -65,9 +65,9 @@ class Conditions:
         if wanted:
             self._set(name, wanted, who)
         elif name in self.words.used:
-            self.notes.append(f"{who}: no record has that value, so {name} is taken as not named")
+            self.notes.append(f"{who}: no record has this value; {name} is treated as unspecified")
         else:
-            self.notes.append(f"{who}: no record depends on {name}, so it changes nothing")
+            self.notes.append(f"{who}: no record depends on {name}; it is ignored")
 
     def state(self, name: str, values: Iterable[Value], who: str) -> None:
         """What a file says literally: it counts as far as records know it, and is never refused.
@@ -93,7 +93,7 @@ class Conditions:
         if before is not None and not set(wanted) & set(before):
             raise BadInput(
                 f"{who} says {name} = {either(wanted)}, {self.said_by[name]} says "
-                f"{either(before)}; which is it?"
+                f"{either(before)}; give one value"
             )
         if before is None:
             self.values[name], self.said_by[name] = wanted, who

@@ -45,8 +45,10 @@ class Way:
     newest: Version | None
 
     def __str__(self) -> str:
-        told = ["these releases do not have what fails"] * self.lacks
-        told += [f"checked up to {self.newest}, the newest known"] * (self.newest is not None)
+        told = ["these releases do not have the failing feature"] * self.lacks
+        told += [f"checked up to {self.newest}, the newest known release"] * (
+            self.newest is not None
+        )
         return f"{self.package}{self.specifier}" + (f"  # {'; '.join(told)}" if told else "")
 
 
@@ -159,12 +161,14 @@ def text(avoidance: Avoidance, given: Mapping[str, str]) -> str:
     if given:
         lines.append("# given " + ", ".join(f"{p}=={v}" for p, v in given.items()))
     if not avoidance.concerned:
-        lines.append("# nothing to avoid: no release is affected under these conditions")
+        lines.append("# no constraint needed: no release is affected under these conditions")
     elif patched := patch(record, given):
         lines.append(f"# {patched}")
     for number, way in enumerate(avoidance.ways):
         lines.append(f"# or: {way}" if number else str(way))
     lines += [f"# {caveat}" for caveat in avoidance.caveats]
     if any("!=" in way.specifier for way in avoidance.ways):
-        lines.append("# pip cannot say 'below this or from that on', so each release is named")
+        lines.append(
+            "# pip cannot express 'below X or from Y', so each release is excluded by name"
+        )
     return "\n".join(lines) + "\n"

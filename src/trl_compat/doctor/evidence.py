@@ -48,7 +48,7 @@ class Nearest:
 
     def sentence(self) -> str:
         """Which stack was run, when, and in what it differs."""
-        how = f"differs in {', '.join(self.differs)}" if self.differs else "these very versions"
+        how = f"differs in {', '.join(self.differs)}" if self.differs else "exactly these versions"
         return f"{self.run.name}, run {self.run.run} ({how})"
 
 

@@ -215,7 +215,7 @@ def _use(block: Block, source: Source, named: Named) -> _Use | None:
             extended = [v for v in named.get(EXTENDED, ()) if v in allowed]
             if name != "trainer" or not extended:
                 return None
-            inherited = f"{either(said)} has inherited it from {either(extended)}"
+            inherited = f"{either(said)} inherited it from {either(extended)}"
         elif len(both) < len(said) and not _said_by_another(name, block, named):
             chosen[name] = both
     if len(chosen) > 1:  # which of the values are used together, nobody said

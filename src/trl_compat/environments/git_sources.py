@@ -125,5 +125,5 @@ def _git(*arguments: str) -> None:
 def _program() -> str:
     found = shutil.which("git")
     if not found:
-        raise BadInput("git is not installed; a stack takes a package from a git commit")
+        raise BadInput("git is not installed, but a stack uses a package from a git commit")
     return found

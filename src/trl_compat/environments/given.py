@@ -152,13 +152,13 @@ def hashes_in(path: Path) -> Hashes:
         try:
             found = [(p["name"], p.get("version", ""), list(_file_hashes(p))) for p in listed]
         except (AttributeError, KeyError, TypeError):
-            raise BadInput(f"{path}: its hashes are not where they should be; lock again") from None
+            raise BadInput(f"{path}: its hashes are misplaced; lock again") from None
     every: dict[tuple[str, str], list[str]] = {
         (canonicalize_name(n), v): sorted(set(hashes)) for n, v, hashes in found if hashes
     }
     for (name, version), ones in every.items():
         if wrong := next((one for one in ones if not is_hash(one)), None):
-            raise BadInput(f"{path}: {name} {version}: '{wrong[:80]}' is no hash; lock it again")
+            raise BadInput(f"{path}: {name} {version}: '{wrong[:80]}' is not a hash; lock again")
     return every
 
 

@@ -57,7 +57,7 @@ def find(name: str, version: str) -> Sdist:
         raise Unresolvable(f"{name} {version} has no source package")
     found = Sdist(canonicalize_name(name), str(package["version"]), url, sha256)
     if not found.file_name.endswith(SUFFIXES) or "/" in found.file_name:
-        raise Unresolvable(f"{name} {version}: '{found.file_name}' is no source package")
+        raise Unresolvable(f"{name} {version}: '{found.file_name}' is not a source package")
     return found
 
 
@@ -78,8 +78,8 @@ def check_hash(sdist: Sdist, wanted: Iterable[str]) -> None:
     """
     if f"sha256:{sdist.sha256}" not in wanted:
         raise WrongFile(
-            f"{sdist.name} {sdist.version}: the source package on the index is not the one whose "
-            "hash is in the lock; do not use it before you know why"
+            f"{sdist.name} {sdist.version}: the source package on the index does not match the "
+            "hash in the lock; do not use it before you know why"
         )
 
 
@@ -109,7 +109,7 @@ def fetch(sdist: Sdist, folder: Path) -> Path:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sdist.sha256:
         raise WrongFile(
-            f"{sdist.file_name}: the file on the index is not the one whose hash it names; "
+            f"{sdist.file_name}: the file on the index does not match its published hash; "
             "do not use it before you know why"
         )
     return path

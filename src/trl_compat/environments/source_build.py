@@ -199,7 +199,7 @@ def _failed(
 ) -> Unresolvable | BadInput | HarnessError:
     """What a build that failed means; its text says why and decides nothing else."""
     if seconds >= TIME_LIMIT:
-        return Unresolvable(f"{what} came to no end within {TIME_LIMIT / 60:.0f} minutes")
+        return Unresolvable(f"{what} did not finish within {TIME_LIMIT / 60:.0f} minutes")
     if done.returncode < 0:
         killed = uv_errors.signal_name(-done.returncode)
         return HarnessError(f"{what} was killed by {killed}; run the same command again")
@@ -249,7 +249,7 @@ def _tools(source: Source, what: Path, recipe: Recipe) -> list[str]:
     ) as error:
         raise Unresolvable(f"{source.name}: its pyproject.toml cannot be read ({error})") from None
     if foreign := next((one for one in parsed if one.url), None):
-        raise Unresolvable(f"{source.name}: its build asks for {foreign}, which is on no index")
+        raise Unresolvable(f"{source.name}: its build requires {foreign}, which is on no index")
     tools = {*map(str, parsed), *recipe.tools, "pip"}
     if "setuptools" in {_name(line) for line in tools}:
         tools.add("wheel")  # its hook asks for that in older releases, and nobody asks the hook
@@ -313,17 +313,19 @@ def _taken(source: Source, folder: Path) -> Path:
     """
     entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".whl")]
     if len(entries) != 1 or not entries[0].is_file(follow_symlinks=False):
-        raise Unresolvable(f"building {source.name} made {len(entries)} wheels, not one")
+        raise Unresolvable(f"building {source.name} produced {len(entries)} wheels instead of one")
     (entry,) = entries
     try:
         name, version, _, _ = parse_wheel_filename(entry.name)
     except InvalidWheelFilename:
-        raise Unresolvable(f"building {source.name} made '{entry.name}', no wheel") from None
+        raise Unresolvable(
+            f"building {source.name} made '{entry.name}', which is not a wheel"
+        ) from None
     right = name == source.name and (
         isinstance(source, Commit) or version == Version(source.version)
     )
     if not right:
-        raise Unresolvable(f"building {source.name} made {name} {version}, something else")
+        raise Unresolvable(f"building {source.name} made {name} {version} instead")
     if entry.stat(follow_symlinks=False).st_size > LARGEST_WHEEL:
-        raise Unresolvable(f"building {source.name} made a wheel that is too large")
+        raise Unresolvable(f"building {source.name} produced a wheel that is too large")
     return Path(entry.path)

@@ -35,7 +35,7 @@ class Recipe:
 
 KNOWN = {
     "deepspeed": Recipe(
-        why="its releases are source packages, at most with wheels for Windows, and their setup.py "
+        why="it publishes source packages, with wheels at most for Windows, and its setup.py "
         "imports torch",
         tools=(
             # What setup.py imports besides torch, in the releases of the matrix.
@@ -86,4 +86,4 @@ class Allowed:
         name = canonicalize_name(package)
         if (known and name in KNOWN) or self.names is None or name in self.names:
             return
-        raise BuildRefused(name, f"{what}; it would have to be built, which runs its own code")
+        raise BuildRefused(name, f"{what}; it would have to be built, which runs its code")

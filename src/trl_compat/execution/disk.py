@@ -24,9 +24,11 @@ def shortage(folder: Path) -> str:
         return ""
     # A file system that keeps no count of these says that it has none at all.
     if found.f_blocks and found.f_bavail * found.f_frsize < LEAST_BYTES:
-        return f"{found.f_bavail * found.f_frsize / 10**6:.1f} MB were left where cells write"
+        return (
+            f"{found.f_bavail * found.f_frsize / 10**6:.1f} MB free in the folder where cells write"
+        )
     if found.f_files and found.f_favail < LEAST_FILES:
-        return f"{found.f_favail} more files could be made where cells write"
+        return f"{found.f_favail} free inodes in the folder where cells write"
     return ""
 
 
@@ -38,5 +40,5 @@ def refusal(folder: Path) -> str:
             os.fsync(probe.fileno())
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return f"{os.strerror(error.errno)} where cells write"
+            return f"{os.strerror(error.errno)} in the folder where cells write"
     return ""

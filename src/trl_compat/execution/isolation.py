@@ -101,14 +101,14 @@ open("inside", "w").close()
 open("/dev/null", "w").close()
 open("/proc/self/stat").close()
 if room and os.getpid() != 2:
-    sys.exit("not in a room of its own")
+    sys.exit("not in its own namespace")
 try:
     os.listdir(outside)
 except OSError:
     pass
 else:
     if room or guarded:
-        sys.exit("it can read what it should not")
+        sys.exit("it can read files outside its root")
 """
 
 

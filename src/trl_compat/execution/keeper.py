@@ -99,7 +99,7 @@ def main(order: Order) -> NoReturn:
         if inner == 0:
             keep(order)
     except OSError as error:
-        print(f"trl-compat: a cell's room cannot be made: {error}", file=sys.stderr)
+        print(f"trl-compat: the cell's namespace cannot be created: {error}", file=sys.stderr)
         os._exit(NO_ROOM)
     for stream in (0, 1):
         os.close(stream)
@@ -138,7 +138,7 @@ def keep(order: Order) -> NoReturn:
         if child == 0:
             start(order)
     except OSError as error:
-        print(f"trl-compat: a cell's room cannot be made: {error}", file=sys.stderr)
+        print(f"trl-compat: the cell's namespace cannot be created: {error}", file=sys.stderr)
         os._exit(NO_ROOM)
     # Whoever is inside can neither read its memory nor trace it; signals from inside do not count.
     confine.call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)

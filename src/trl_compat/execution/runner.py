@@ -297,8 +297,8 @@ class StackRunner:
     def _last_words(self) -> str:
         """Why the parent has not said that it is ready."""
         said = evidence.last_words(self._scratch / "preload.log")
-        last = (said.strip().splitlines() or ["it said nothing"])[-1][:200]
-        return f"its imports came to no end: {last}"
+        last = (said.strip().splitlines() or ["it printed nothing"])[-1][:200]
+        return f"its imports did not finish: {last}"
 
     def _answer(self, limit: float) -> dict[str, Any] | None:
         """The parent's next line; None when it does not come in time or the parent is gone."""

@@ -139,7 +139,7 @@ class Folder:
         try:
             found = os.fstat(pipe)
             if not stat.S_ISFIFO(found.st_mode) or found.st_nlink != 1:
-                raise NotAFile("it is no FIFO of its own")
+                raise NotAFile("it is not a FIFO of this cell")
             os.write(pipe, b"?")
         finally:
             os.close(pipe)
@@ -153,7 +153,7 @@ class Folder:
             return
         except OSError as error:
             if error.errno in NOT_FOLLOWED:
-                raise NotAFile("it is no regular file") from None
+                raise NotAFile("it is not a regular file") from None
             raise
         try:
             _refuse_others(file)
@@ -186,9 +186,9 @@ def _own(path: Path, flags: int) -> int:
 def _refuse_others(file: int) -> None:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
-        raise NotAFile("it is no regular file")
+        raise NotAFile("it is not a regular file")
     if found.st_nlink > 1:
-        raise NotAFile("it is a file that has other names, too")
+        raise NotAFile("it is a file with other hard links")
 
 
 def _read(file: int, size: int, start: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from trl_compat.outcomes import Outcome, Verdict
 
-UNSAID = "whether you use it was not said"
+UNSAID = "it is not specified whether you use it"
 
 
 class Rung(enum.StrEnum):
@@ -32,9 +32,9 @@ class Rung(enum.StrEnum):
         return member
 
     OK = "ok", "✅", "nothing to do"
-    FIXED = "fixed by the upgrade", "✅", "upgrade; a workaround for it can go"
+    FIXED = "fixed by the upgrade", "✅", "upgrade; you can remove a workaround"
     STILL_FAILING = "still failing", "❌", "not new, does not block"
-    CANNOT_TELL = "cannot tell", "⚠️", "see why, and what to run"
+    CANNOT_TELL = "cannot tell", "⚠️", "see the reason, and run what is named"
     REGRESSION = "regression", "⛔", "do not upgrade without a fix"
 
     @property
@@ -125,15 +125,13 @@ def compare(
         case State.FAILS, State.FAILS:
             return Judgement(Rung.STILL_FAILING, both)
         case State.FAILS, State.ABSENT:
-            return Judgement(Rung.OK, f"{both}: nothing that worked is lost")
+            return Judgement(Rung.OK, f"{both}: no regression")
         case State.ABSENT, State.FAILS:
-            return Judgement(
-                Rung.STILL_FAILING, f"{both}: it has never passed, so nothing that worked is lost"
-            )
+            return Judgement(Rung.STILL_FAILING, f"{both}: it never passed, so it is no regression")
         case State.ABSENT, State.WORKS:
             return Judgement(Rung.OK, both)
         case State.ABSENT, State.ABSENT:
-            return Judgement(Rung.OK, "neither has what can fail")
+            return Judgement(Rung.OK, "not applicable to either")
         case State.UNKNOWN, State.WORKS:
             return Judgement(Rung.OK, both)
         case (State.FAILS | State.ABSENT | State.UNKNOWN, State.UNKNOWN) | (
@@ -151,9 +149,9 @@ def _lost(after: str, needed: bool, gone: str) -> Judgement:
     if not gone:
         return Judgement(Rung.OK, f"the reference passes, the candidate {after}")
     if needed:
-        why = f"it works on the reference, and the candidate has no {gone} any more"
+        why = f"it works on the reference, and the candidate no longer has the {gone}"
         return Judgement(Rung.REGRESSION, why, blocks=True)
-    why = f"the candidate has no {gone} any more; {UNSAID}"
+    why = f"the candidate no longer has the {gone}; {UNSAID}"
     return Judgement(Rung.CANNOT_TELL, why)
 
 
@@ -180,14 +178,14 @@ def words(verdict: Verdict | None) -> str:
         case Outcome.CRASH:
             return f"dies{reason}"
         case Outcome.VACUOUS:
-            return f"asserted nothing{reason}"
+            return f"made no assertion{reason}"
         case Outcome.UNSTABLE:
             return f"is unstable{reason}"
         case Outcome.UNAVAILABLE:
-            return f"was not run, out of reach{reason}"
+            return f"was not run: a source cannot be reached{reason}"
         case Outcome.UNRESOLVABLE:
             return f"cannot be installed{reason}"
         case Outcome.HARNESS_ERROR:
-            return f"was not run, the harness failed{reason}"
+            return f"was not run: the harness failed{reason}"
         case _:
             assert_never(verdict.outcome)

@@ -132,17 +132,17 @@ class GateReport(Part):
     def headline(self) -> str:
         """The answer in one line."""
         if self.unresolvable:
-            return "⛔ There is no such candidate"
+            return "⛔ The candidate cannot be installed"
         if self.exit_code == EXIT_HARNESS:
-            return "⚠️ The harness failed in some cells: run it again"
+            return "⚠️ The harness failed in some cells: run the gate again"
         stopping = [f for f in self.failures if f.stops]
         regressions = [f for f in stopping if f.rung is Rung.REGRESSION]
         if regressions:
             return f"⛔ Do not upgrade: {_count(len(regressions), 'regression')}"
         if stopping:
-            return f"⚠️ Cannot tell: {_count(len(stopping), 'failure')} without an answer"
+            return f"⚠️ Cannot tell: {_count(len(stopping), 'failure')} without a result"
         if self.expired:
-            return f"⛔ {_count(len(self.expired), 'ignore')} expired: look again"
+            return f"⛔ {_count(len(self.expired), 'ignore')} expired: review it"
         if nothing_told(self.failures):
             return "⚠️ Cannot tell: no cell could be compared"
         return "✅ You may upgrade: nothing that passes on the reference fails on the candidate"

@@ -74,5 +74,5 @@ def shipped(failure: str) -> Account:
         standings=tuple(told["standings"]),
         evidence=tuple(told["evidence"]),
         fixes=told["fixes"],
-        source=f"the results that trl-compat {trl_compat.__version__} came with",
+        source=f"the results shipped with trl-compat {trl_compat.__version__}",
     )

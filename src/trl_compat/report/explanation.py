@@ -79,7 +79,7 @@ def _runs(run: Account) -> Iterator[str]:
 
 def _proof(fix: str, run: Account) -> str:
     if fix not in run.fixes:
-        return "(Not run in the results at hand.)"
+        return "(Not run in the available results.)"
     said = run.fixes[fix]
     return f"({said[0].upper()}{said[1:]}.)"
 

@@ -10,7 +10,7 @@ from trl_compat.execution.parts import missing
 from trl_compat.host import Host
 from trl_compat.results import CellResult, Results, RunResult
 
-UNKNOWN = "on a machine of which nothing was kept"
+UNKNOWN = "on an unknown machine"
 
 
 @dataclass(frozen=True)

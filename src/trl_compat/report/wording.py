@@ -77,8 +77,8 @@ def ways_around(advisory: Advisory) -> list[str]:
     said = []
     if spared:
         said.append(
-            f"Not affected: {'; '.join(spared)}. Which of these releases bring nothing else to "
-            "what you have, trl-compat doctor says."
+            f"Not affected: {'; '.join(spared)}. trl-compat doctor tells which of these releases "
+            "bring no other known failure to your stack."
         )
     for way in advisory.avoid:
         where = "".join(f" with {p} {r.replace(',', ', ')}" for p, r in way.versions.items())

@@ -90,7 +90,9 @@ class Way:
         why = f" (alone: {self.because})" if self.because else ""
         known = ""
         if self.unchecked:
-            known = f" Not checked: what depends on the release of {', '.join(self.unchecked)}."
+            known = (
+                f" Not checked: failures that depend on the release of {', '.join(self.unchecked)}."
+            )
         return f"{verb} {what}{with_}{why}.{self.note and ' ' + self.note}{known}"
 
 
@@ -254,8 +256,8 @@ class Adviser:
                     reasons.append(f"{it} {', '.join(t.removeprefix(it).strip() for t in told)}")
                     break
         if not reasons:
-            return "No later release mends it."
-        return f"No upgrade that mends it is safe here: {'; '.join(reasons)}."
+            return "No later release fixes it."
+        return f"No upgrade that fixes it is safe here: {'; '.join(reasons)}."
 
 
 def packages_of(record: Record) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ class Safety:
         for package in changed - {"trl"}:
             theirs = self.spans.half_year(package, after[package])
             if theirs is not None and theirs - time > HALF_YEARS:
-                text = f"{package} {after[package]} came out more than a year after trl {trl}"
+                text = f"{package} {after[package]} was released more than a year after trl {trl}"
                 yield Problem(text)
 
     def _gone(
@@ -182,7 +182,7 @@ class Safety:
         for name, record in self.records.items() if used else ():
             for package, trainers in _lost(record, changed, before, after):
                 if told := ", ".join(sorted(str(t) for t in used & trainers)):
-                    has = f"{package} {after[package]} has no {told} any more ({name})"
+                    has = f"{package} {after[package]} no longer has {told} ({name})"
                     yield Problem(has, final=True)
                     break
 
