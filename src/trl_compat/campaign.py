@@ -1,6 +1,6 @@
-"""One run of a selection of cells: what pytest and its workers need to know to run any of them.
+"""One run of a selection of cells: everything that pytest and its workers need to run them.
 
-The campaign is written to a file, so that every worker process of pytest-xdist rebuilds the same.
+The campaign is written to a file, from which every worker process of pytest-xdist reads it.
 """
 
 from __future__ import annotations

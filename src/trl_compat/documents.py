@@ -1,7 +1,7 @@
 """YAML files that are validated into pydantic models, with errors that name file, line and key.
 
-Loading is data only: the safe loader, no tags, nothing is run.  A document may be anybody's, so how
-long, how deep and (with its aliases written out) how large it is are limited before it is made.
+Loading is data only: the safe loader, no tags, no code.  Documents are untrusted, so their length,
+depth and size (with aliases expanded) are limited before they are parsed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Reading a hang: where every rank was, in which collective, and which rank left the others.
+"""Reading a hang: where every rank was, in which collective, and which rank diverged.
 
-Pure: it reads what :mod:`trl_compat.execution.watch` asked of the ranks before they were killed.
+Pure: it reads the states that :mod:`trl_compat.execution.watch` collected before the ranks were
+killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The machine that cells run on, as reports describe it: without its name."""
+"""The machine that cells run on, as reports describe it, without its name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The metadata of a release on the package index, read without downloading what is large.
+"""The metadata of a release on the package index, read without large downloads.
 
-A wheel is a zip file: its table of contents and its METADATA are fetched by range requests, which
-takes kilobytes also of torch.  A source package is small and is fetched whole.  Only ``trl-compat
-advisories releases`` calls this.
+A wheel is a zip file: only its table of contents and its METADATA are downloaded, by range
+requests, which takes kilobytes even for torch.  A source package is small and is downloaded
+completely.  Only ``trl-compat advisories releases`` calls this.
 """
 
 from __future__ import annotations

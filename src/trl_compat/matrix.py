@@ -1,4 +1,4 @@
-"""matrix.yaml: the stacks, the profiles that select among them, and what is left out and why."""
+"""matrix.yaml: the stacks, the profiles that select from them, and what is excluded and why."""
 
 from __future__ import annotations
 

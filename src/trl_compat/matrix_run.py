@@ -1,6 +1,6 @@
 """``trl-compat matrix``: plan, run what is not known yet, write results and reports.
 
-The exit code says whether every cell is as the advisories predict.
+The exit code says whether every cell matches its advisory.
 """
 
 from __future__ import annotations

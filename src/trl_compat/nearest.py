@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that does not exist; free of heavy imports."""
+"""Suggestions for a misspelt name; free of heavy imports."""
 
 from __future__ import annotations
 

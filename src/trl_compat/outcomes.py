@@ -1,4 +1,4 @@
-"""The typed result of a cell, and the one pure function that decides it from what was observed."""
+"""The typed result of a cell, and the one pure function that decides it from the observation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parts of a checkout are, and whether the tiny models in it are what they should be."""
+"""Where the parts of a checkout are, and whether its tiny models are unchanged."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""pytest as the engine of a campaign: one item per cell, spread over workers by pytest-xdist.
+"""pytest as the engine of a campaign: one item per cell, distributed over workers by pytest-xdist.
 
-pytest runs in the harness's own interpreter and collects ``tests/reproductions``; the module itself
-is executed by the ranks, inside the stack's interpreter.  Were pytest installed into a stack, or
-put on its path, it would add packages that the stack's users never had (and some change outcomes).
+pytest runs in the harness's own interpreter and collects ``tests/reproductions``; the ranks execute
+the module itself, inside the stack's interpreter.  If pytest were installed into a stack, or put on
+its path, it would add packages that the stack's users never had (and some change outcomes).
 
-All cells of a stack go to one worker, which builds the stack's environment, keeps one parent with
-the imports done, and runs the cells one after the other.
+All cells of a stack go to one worker, which builds the stack's environment, keeps one parent
+process with the imports done, and runs the cells one after the other.
 """
 
 from __future__ import annotations

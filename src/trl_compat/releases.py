@@ -1,8 +1,8 @@
-"""Which releases of the packages under test exist, and since when: a list that is shipped.
+"""The releases of the packages under test, and their dates: a shipped list.
 
-``shipped/releases.json`` is made from the package index by ``trl-compat advisories releases``.  It
-lets a command that works offline tell a release from a slip of the pen, and it says of which day
-that knowledge is.
+``trl-compat advisories releases`` generates ``shipped/releases.json`` from the package index.  It
+lets offline commands distinguish a release from a misspelt version, and states the date of the
+list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""results.json: what was run and what came of it, schema version 1; every report is made from it.
+"""results.json: what was run, and the outcomes, schema version 1; every report is made from it.
 
 The models here are the schema; ``schema/results-1.json`` in the package is their JSON Schema.
 """

@@ -1,4 +1,4 @@
-"""The advisories of a folder: read strictly for running, one by one for whoever only looks."""
+"""The advisories of a folder: read strictly for runs, leniently for reading."""
 
 from __future__ import annotations
 

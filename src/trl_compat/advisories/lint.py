@@ -1,6 +1,6 @@
-"""What a reader of advisories may rely on and no schema can say, checked against the releases.
+"""Checks of advisories that no schema can express, against the list of releases.
 
-Every rule returns sentences; an empty list is a clean record.
+Every rule returns sentences; an empty list means that the advisory is correct.
 """
 
 from __future__ import annotations

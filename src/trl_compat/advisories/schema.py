@@ -1,8 +1,8 @@
-"""The schema of an advisory, version 1: what is known about one failure, in one record.
+"""The schema of an advisory, version 1: everything known about one failure.
 
 Ranges are PEP 440 specifiers, which people can write and installers understand; the events of other
-formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Evidence is not
-typed here, either: it is what results.json says.  ``schema/advisory-1.json`` is the JSON Schema.
+formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Advisories
+contain no evidence; results.json does.  ``schema/advisory-1.json`` is the JSON Schema.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How much is known of what was asked: without that, "nothing applies" says nothing.
+"""How much is known about the user's setup: without this, "nothing applies" would be meaningless.
 
-Every trainer and strategy can be named; only some were ever run, and of the others no failure could
-be known.  A record that depends on neither concerns all of them and is counted, but does not make
-an answer about them.
+Every trainer and strategy can be named, but only some were ever run; for the others no failure can
+be known.  An advisory that depends on neither concerns all of them and is counted, but is no
+statement about them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What follows from what was named for the versions: what is used is there, whoever installed it.
+"""What the specified conditions imply for the versions: a package that is used must be installed.
 
-DeepSpeed and PEFT are often installed beside a lock.  Who says to use DeepSpeed has one, of a
-version that the lock does not tell; a lock without it then decides nothing.
+DeepSpeed and PEFT are often installed beside a lock.  If the user names a DeepSpeed strategy and
+the lock lists no DeepSpeed, its version is unknown, and its absence proves nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a user can name: the trainer, how it is distributed, options; and how that is said.
+"""The conditions that a user can specify (trainer, strategy, options), and the words for them.
 
-A condition is a name with one or more values.  Naming one excludes the scopes that need another
-value; several values are all used.  A condition that nobody named stays open, and what depends on
-it is listed as "applies if you use ...".
+A condition is a name with one or more values.  Specifying one excludes the scopes that need another
+value; all given values are assumed to be used.  An unspecified condition stays open, and failures
+that depend on it are listed as "applies if you use ...".
 """
 
 from __future__ import annotations

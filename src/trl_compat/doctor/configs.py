@@ -1,7 +1,7 @@
-"""Conditions out of the configuration files of accelerate and DeepSpeed.
+"""Conditions from the configuration files of accelerate and DeepSpeed.
 
-What a file says literally becomes a condition; what it leaves to the command line or to ``auto``
-stays open.
+A literal value in a file becomes a condition; values left to the command line or ``auto`` stay
+unspecified.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""pip constraints that avoid a failure: the negation of where it shows, as far as pip can say it.
+"""pip constraints that avoid a failure: the negation of its ranges, as far as pip can express it.
 
-A failure shows where one package is in a range *and* another in another.  pip has no "or": so the
-constraint is put on a single package, and each package that can do it alone gives ways.  Nor can
-pip say "below this or from that on": of a short range in the middle every release is excluded by
-name, of a long one either side is a way of its own.
+A failure occurs if one package is in a range *and* another one in another range.  pip has no "or",
+so each constraint is on a single package, and each package that is sufficient alone gives one or
+more solutions.  Nor can pip express "below X or from Y": of a short range in the middle every
+release is excluded by name; for a long one each side is a separate solution.
 
-A release is allowed if going there from the nearest affected one brings no other known failure and
-agrees with the versions that are given.  Where a patch is known it is named first: it keeps both
-the versions and what they can do.
+A release is allowed if moving to it from the nearest affected one brings no other known failure and
+agrees with the given versions.  A patch is named first, if one is known: it keeps the versions and
+their features.
 """
 
 from __future__ import annotations

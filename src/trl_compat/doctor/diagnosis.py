@@ -1,4 +1,4 @@
-"""The diagnosis: what applies, what would, what cannot be told, and what to do about each."""
+"""The diagnosis: what applies, what may apply, what cannot be determined, and the remedies."""
 
 from __future__ import annotations
 

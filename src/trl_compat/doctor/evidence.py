@@ -1,4 +1,4 @@
-"""What was really run, from the results that are shipped: the nearest stack, and when."""
+"""What was run, from the shipped results: the nearest stack, and when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Does a record apply to what someone has?  Yes, no, or not known: three answers, never two.
+"""Does an advisory apply to a stack?  There are three answers: yes, no, and unknown.
 
-*Not known* is what a file leaves open (a range, a package that it does not mention, a commit that
-was never examined); it is reported as such.
+*Unknown* is what a file leaves open (a range, a package that it does not list, a commit that the
+advisory does not cover); it is reported as such.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Conditions out of a training script, read without running it.
+"""Conditions from a training script, read without running it.
 
-Only what stands there literally, and on every way through the script, counts: which trainers are
-made, options given as constants, an adapter that is certainly there.  What comes from the command
-line, is computed, or stands below an ``if`` stays open.
+Only literals that hold on every code path count: which trainers are created, options given as
+constants, an adapter that is always present.  Values that come from the command line, are computed,
+or depend on an ``if`` stay unspecified.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which conditions may be named, and with which values; everything else is refused.
+"""The conditions and values that a user may specify; everything else is rejected.
 
-A name or a value with a slip of the pen matches no record, and would clear them all.  So what a
-user names must exist: a trainer that some TRL release has, a condition that some record depends on
-with a value that it can have, or an option of TRL's or transformers' configurations, of which the
-answer says that no record depends on it.  What a script states is a fact and is never refused; it
-counts only as far as a record knows it (:meth:`Vocabulary.known_part`).
+A misspelt name or value would match no advisory and hide all of them.  So a specified condition
+must exist: a trainer of some TRL release, a condition that some advisory depends on with a possible
+value, or an option of TRL's or transformers' configurations, for which the report says that no
+advisory depends on it.  Values in a script are never rejected; they count only as far as an
+advisory knows them (:meth:`Vocabulary.known_part`).
 """
 
 from __future__ import annotations

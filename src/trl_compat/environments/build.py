@@ -1,7 +1,7 @@
-"""Environments of stacks: made from the lock, hard-linked from one cache, kept, never changed.
+"""Environments of stacks: built from the lock, hard-linked from one cache, kept, never changed.
 
-One that was damaged is made again.  What was there is put aside first: other runs may be using it,
-and they are to notice (:func:`wrong_with`), not to have their files taken away.
+A damaged one is rebuilt.  The old one is moved aside first: other runs may be using it, and they
+should detect the damage (:func:`wrong_with`) instead of losing their files.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What is wrong with an environment: what it has is compared with what it had when it was made.
+"""What is wrong with an environment, compared with its state after installation.
 
-Environments are made once and never changed, but they lie on a disk where other programs write: a
-``pip install`` into one, a cleaner of caches, a full disk.  A cell that runs in a damaged one says
-something false about its stack, so nothing is believed of it before this module finds nothing.
+Environments are built once and never changed, but other programs write to the same disk: a ``pip
+install`` into one, a cache cleaner, a full disk.  A cell in a damaged environment gives a wrong
+result, so no result is accepted before this module finds no damage.
 
-How far it looks is a matter of time: distributions and versions from the names of folders (a few
-milliseconds), every file's size by RECORD (two tenths of a second for twenty thousand files), the
-content of every Python module (half a second).
+The depth of the check depends on the time available: distributions and versions from folder names
+(a few milliseconds), every file's size by RECORD (two tenths of a second for twenty thousand
+files), the content of every Python module (half a second).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A commit of a git repository, brought here without running anything that is in it.
+"""A commit of a git repository, fetched without running any of its code.
 
-Hooks, submodules, prompts and large-file filters are off.  A repository is kept, so that further
-commits of it are fetched by what they differ.
+Hooks, submodules, prompts and large-file filters are off.  Repositories are kept, so that further
+commits need only their differences.
 """
 
 from __future__ import annotations

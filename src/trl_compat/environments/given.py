@@ -1,8 +1,8 @@
-"""What users bring, made into locks that :mod:`.locks` can keep.
+"""Locks and requirements of users, converted into locks that :mod:`.locks` can keep.
 
-What is complete (a lock, a freeze, an environment) is honoured exactly: every version in it, and
-its hashes where it has them.  Only what it lacks is looked up; nothing is resolved.  What names
-less than all that it needs is resolved as an installer would, which moves none of its pins.
+A complete source (a lock, a freeze, an environment) is used exactly: every version, and its hashes
+if it has them.  Only missing hashes are looked up; nothing is resolved.  Incomplete requirements
+are resolved as an installer would do it, without changing any pin.
 """
 
 from __future__ import annotations

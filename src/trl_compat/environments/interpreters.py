@@ -1,4 +1,4 @@
-"""Finding the Python interpreter that a stack asks for; none is ever downloaded."""
+"""Finding the Python interpreter that a stack needs; none is ever downloaded."""
 
 from __future__ import annotations
 

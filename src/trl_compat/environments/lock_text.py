@@ -1,4 +1,4 @@
-"""The text of a lock, read: its entries, each with its name, its version or commit, its hashes."""
+"""Parsing the text of a lock: its entries, each with name, version or commit, and hashes."""
 
 from __future__ import annotations
 

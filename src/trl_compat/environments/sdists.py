@@ -1,7 +1,7 @@
-"""The source package of a release: where it is, its hash, and its bytes; none of its code is run.
+"""The source package of a release: its location, its hash and its bytes; none of its code is run.
 
-uv says where the file is, so that every setting of uv's and pip's indexes counts.  It is fetched
-here, because uv and pip cannot fetch a source package without running its build.
+uv names the location, so that all index settings of uv and pip apply.  The file is downloaded here,
+because uv and pip cannot download a source package without running its build.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Every build of a package happens here: from its source, in steps that are apart.
+"""Every build of a package happens here: from source, in separate steps.
 
 1. The source is fetched and its hash or commit checked; none of its code is run (:mod:`.sdists`,
    :mod:`.git_sources`).
-2. A build environment is made with what the source's ``pyproject.toml`` names under
+2. A build environment is created with the packages that the source's ``pyproject.toml`` names under
    ``build-system.requires``, from wheels only.
-3. The wheel is built in :func:`run_build`, the one place where a package's own code runs: contained
-   as cells are, with nothing of the user's environment, in private folders and without network.
-4. One regular file of the right name is taken out and kept, under a key of source, torch and
-   interpreter.  uv installs from such wheels only.
+3. :func:`run_build` builds the wheel.  This is the only place where a package's own code runs: it
+   is isolated like a cell, with nothing of the user's environment, in private folders and without
+   network.
+4. One regular file with the expected name is taken as the result and kept, under a key of source,
+   torch and interpreter.  uv installs only such wheels.
 """
 
 from __future__ import annotations
@@ -319,13 +320,13 @@ def _taken(source: Source, folder: Path) -> Path:
         name, version, _, _ = parse_wheel_filename(entry.name)
     except InvalidWheelFilename:
         raise Unresolvable(
-            f"building {source.name} made '{entry.name}', which is not a wheel"
+            f"building {source.name} produced '{entry.name}', which is not a wheel"
         ) from None
     right = name == source.name and (
         isinstance(source, Commit) or version == Version(source.version)
     )
     if not right:
-        raise Unresolvable(f"building {source.name} made {name} {version} instead")
+        raise Unresolvable(f"building {source.name} produced {name} {version} instead")
     if entry.stat(follow_symlinks=False).st_size > LARGEST_WHEEL:
         raise Unresolvable(f"building {source.name} produced a wheel that is too large")
     return Path(entry.path)

@@ -1,8 +1,8 @@
-"""What a failed call of uv means: is it the stack, a source, the machine, or the harness itself?
+"""What a failed call of uv means: is the cause the stack, a source, the machine, or the harness?
 
-uv ends with 1 when it finds no solution and with 2 for everything else, its own usage errors among
-them, so its text decides.  Only a text that is known to be about the packages makes a stack
-unresolvable; what is not known is the harness's error and is never held against the stack.
+uv exits with 1 if it finds no solution and with 2 for everything else, including its own usage
+errors, so its message decides.  Only messages known to be about the packages make a stack
+unresolvable; unknown ones are errors of the harness and are never attributed to the stack.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The packages that publish no wheels, and who else may be built from its source.
+"""The packages that publish no wheels, and the packages that may be built from source.
 
-A build runs the package's own code, so nothing is built that nobody has allowed.  Allowed are the
-packages that are known to have no wheels, and those that a stack names under ``build``: all of them
-for a stack of matrix.yaml, which somebody has read, and none for what a user names in a gate.
+A build runs the package's own code, so only allowed packages are built: those known to publish no
+wheels, and those that a stack names under ``build``.  That means all for a reviewed stack of
+matrix.yaml, and none for the packages that a user names in a gate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether the disk that cells write to is full: measured, not read from what anybody says.
+"""Whether the disk that cells write to is full: measured, not inferred from messages.
 
-A rank that meets a full disk may say so, raise something of its library's, die of a signal, or
-leave without a word.
+A rank on a full disk may report it, raise a library's own exception, die of a signal, or exit
+silently.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading what a run left in its folder: the ranks' records, their exit statuses, what was printed.
+"""Reading the files that a run left: the ranks' records, their exit statuses, their output.
 
-Ranks are not trusted: a record may be cut short, be of another shape, or be no file at all, a log
-may hold anything.  What cannot be read is said, and never costs another cell its run.
+Ranks are not trusted: a record may be truncated, have the wrong shape, or not be a file, and a log
+may contain anything.  What cannot be read is reported, and never affects another cell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of cells can be contained, each part with a sentence for machines that do not contain it."""
+"""The parts of the isolation of cells, each with a sentence for machines that lack it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Running cells in one stack: preloaded ranks by default, plain ``torchrun`` for confirmation.
+"""Running cells of one stack: preloaded ranks by default, plain ``torchrun`` for confirmation.
 
-A :class:`StackRunner` owns the processes of one stack.  Each run ends with nothing of it alive and
-gives an :class:`~trl_compat.outcomes.Observation`; judging is not done here.
+A :class:`StackRunner` owns the processes of one stack.  After each run none of its processes is
+alive, and the run returns an :class:`~trl_compat.outcomes.Observation`; it is judged elsewhere.
 """
 
 from __future__ import annotations

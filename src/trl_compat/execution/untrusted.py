@@ -1,10 +1,10 @@
-"""Files in a folder that a cell can write to, opened in the only way that is safe.
+"""Files in a folder that a cell can write to, opened safely.
 
-A rank may leave anything there: a link to a file of the user, a FIFO that nobody ever writes to, a
-device, a log of any size; and it may change all that while the harness looks.  So a folder is held
-by a descriptor and files are opened relative to it, without following links and without waiting.
-What was opened is then looked at through its descriptor: a regular file that has no other name, of
-which only so much is read.  Every reader of a cell's folder uses this module.
+A rank may leave anything there: a link to a user's file, a FIFO without a writer, a device, a log
+of any size; and it may change all this while the harness reads.  So the folder is held by a
+descriptor and files are opened relative to it, without following links and without waiting.  The
+opened file is then checked through its descriptor: it must be a regular file without further hard
+links, and is read up to a limit.  Every reader of a cell's folder uses this module.
 """
 
 from __future__ import annotations

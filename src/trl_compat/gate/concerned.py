@@ -1,4 +1,4 @@
-"""Which failures, and which of their variants, concern what the user does."""
+"""The failures, and their variants, that are relevant to the user."""
 
 from __future__ import annotations
 

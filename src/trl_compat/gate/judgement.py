@@ -1,10 +1,9 @@
-"""Reference against candidate: the one pure function that says what an upgrade does to a cell.
+"""Reference against candidate: the one pure function that decides what an upgrade does to a cell.
 
-A candidate is judged against the stack that it would replace, never alone: it blocks only where the
-reference passes, and what has never passed is no regression.  How bad a failure is does not soften
-that: a wrong result without a word and a crash after hours of training weigh as much as a crash at
-the start.  Where a run is missing or worthless the answer is "cannot tell", and that is green only
-where there is nothing to lose.
+A candidate is judged against the stack that it would replace, never alone: it blocks only if the
+reference passes, and a cell that never passed is no regression.  Severity does not matter here: a
+silently wrong result and a late crash weigh as much as a crash at the start.  If a result is
+missing or masked, the answer is "cannot tell", which blocks only if the reference passes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a gate found, as data: its texts, its findings and its exit code are made from this."""
+"""The result of a gate as data: texts, findings and the exit code are derived from it."""
 
 from __future__ import annotations
 

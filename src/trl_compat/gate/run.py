@@ -1,8 +1,8 @@
 """Runs a gate: both stacks on the failures that concern the user, then the comparison.
 
-The cells are run as the matrix's are, from a matrix of two stacks that is written for the purpose,
-so that whatever is known already is used again.  What fails on the candidate is then run once more
-with its fixes.  The comparison is made from the results alone.
+The cells run like those of the matrix, from a generated matrix of two stacks, so that known results
+are reused.  Failures of the candidate are then run again with their fixes.  The comparison uses
+only the results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The two sides of a gate: from what the user names to a stack with a kept lock.
+"""The two sides of a gate: from the user's words to a stack with a kept lock.
 
-A side is the name of a stack, ``current``, a lock or requirements file, or requirements.  What is
-not a stack of the matrix becomes one here, named after the digest of its lock, so that the same
-lock is the same stack and its results are reused.
+A side is the name of a stack, ``current``, a lock or requirements file, or requirements.  Anything
+that is not a stack of the matrix becomes one here, named after the digest of its lock, so that the
+same lock is the same stack and its results are reused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of a gate's report that every format shares."""
+"""The words of a gate's report that all formats share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What was run of one failure, in lines for people: made from results, shipped with the package.
+"""What was run of one failure, as text: computed from results and shipped.
 
-``explain`` tells the same inside a checkout, where it reads ``reports/results.json``, and outside,
-where it reads what ``trl-compat advisories compile`` made of the results that were committed.
+``explain`` prints the same inside a checkout, where it reads ``reports/results.json``, and outside,
+where it reads what ``trl-compat advisories compile`` computed from the committed results.
 """
 
 from __future__ import annotations

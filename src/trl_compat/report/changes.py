@@ -1,4 +1,4 @@
-"""Two results compared, cell by cell: what regressed, what was fixed, what is new, what is gone."""
+"""Two results compared, cell by cell: regressed, fixed, new and removed cells."""
 
 from __future__ import annotations
 

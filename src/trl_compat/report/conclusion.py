@@ -1,4 +1,4 @@
-"""What is said when a run is over: the table, the findings by importance, and what to do next."""
+"""The end of a run: the table, the findings by importance, and what to do next."""
 
 from __future__ import annotations
 

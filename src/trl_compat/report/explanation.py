@@ -1,4 +1,4 @@
-"""An advisory as text for people: what is seen, who is hit, why, since when, the fix, its proof."""
+"""An advisory as text: symptoms, affected setups, cause, affected releases, the fix, its proof."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""compatibility.html: one self-contained file that a person opens, searches and asks.
+"""compatibility.html: one self-contained file to open and search.
 
-It loads nothing, and its content security policy allows no script but its own, by digest; every
-text in it goes through jinja2's autoescaping or, for the embedded data, through JSON with ``<``,
-``>`` and ``&`` written as escapes.  The same results give the same bytes.
+It loads nothing, and its content security policy allows only its own script, by digest.  All text
+goes through jinja2's autoescaping or, for the embedded data, through JSON with ``<``, ``>`` and
+``&`` written as escapes.  The same results give the same bytes.
 
-Without JavaScript the first table, the proven sets and the advisories are all there; the script
-adds filters and the evidence of single cells.
+Without JavaScript the first table, the proven sets and the advisories are complete; the script adds
+filters and the evidence of single cells.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""compatibility.md: the overview, then for each failure what was found, since when, and the fix.
+"""compatibility.md: the overview, then for each failure the findings, the releases, and the fix.
 
-Made for GitHub, which shows no Markdown beyond a size: the table of single cells, the only part
-that grows with them, is left out before that, and says so.
+It is made for GitHub, which does not show Markdown above a certain size: the table of single cells,
+the only part that grows with them, is omitted before that limit, and the file says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When, where and how cells were run, for people: merged results are of several runs."""
+"""When, where and how cells were run, in words: merged results contain several runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What each TRL release does about a failure, told release by release.
+"""The outcomes of a failure, by TRL release.
 
-:func:`tell` is the one place where releases become words.  ``first – last`` stands only for
-releases of which every one was run; what else lies between the first and the last that are named
-(masked, passes, not run) follows in brackets.  Commits stand alone.
+:func:`tell` is the only place that turns releases into words.  ``first – last`` is used only for
+releases of which every one was run; other releases between the first and the last (masked, passes,
+not run) follow in brackets.  Commits are listed separately.
 """
 
 from __future__ import annotations

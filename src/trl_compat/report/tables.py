@@ -1,6 +1,6 @@
-"""The shapes that every renderer shows: a cell of the overview, the order of stacks, words.
+"""Data that every renderer shows: a box of the overview, the order of stacks, the words.
 
-Pure functions over a results document; no renderer decides on its own what a stack's word is.
+Pure functions over a results document; no renderer chooses its own words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the user sees while cells run: a live display on a terminal, plain lines elsewhere.
 
-A line per cell when it is over, and of a cell that deviates the three lines that matter: what was
-expected and what came, what was raised and where, and how to run it again.  The log stays in the
-reports.  What is said when all is over is in :mod:`trl_compat.report.conclusion`.
+One line per finished cell, and three more for a cell that deviates: expected and actual outcome,
+the exception and its location, and the command that runs it again.  The log stays in the reports.
+:mod:`trl_compat.report.conclusion` prints the end of the run.
 """
 
 from __future__ import annotations

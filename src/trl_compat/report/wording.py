@@ -1,7 +1,6 @@
 """Scopes, conditions and patterns of advisories in the words of people who train models.
 
-What only says where a reproduction looks (its facet, its steps) is no condition that a user has,
-and is left out.
+Conditions that exist only in a reproduction (its facet, its steps) are left out.
 """
 
 from __future__ import annotations

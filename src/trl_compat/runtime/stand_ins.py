@@ -1,13 +1,13 @@
-"""The adaptations that let CPU ranks take the place of GPUs, all of them, in one place.
+"""The adaptations that let CPU ranks replace GPUs, all in one place.
 
-A stand-in must not touch the code whose behaviour is being judged; it supplies what a machine
-without GPUs lacks, or takes away what gloo does differently from NCCL.  Each says why it exists and
-for which releases it is needed; a cell lists those that it used.  On GPU ranks none is used.
+A stand-in must not touch the code under test; it supplies what a machine without GPUs lacks, or
+removes a difference between gloo and NCCL.  Each states why it exists and for which releases it is
+needed; a cell lists those that it used.  GPU ranks use none.
 
-Two kinds: *automatic* ones, installed before the scenario wherever they apply, and *named* ones
-(:data:`NAMED`) that a reproduction asks for, because they replace a piece of the situation itself
-and change what the verdict means.  Some of these are made here, some by the one reproduction that
-needs them; :func:`reasons` is the list of all that a cell can carry.
+There are two kinds: *automatic* ones, installed before the scenario wherever they apply, and
+*named* ones (:data:`NAMED`) that a reproduction requests, because they replace a part of the
+situation itself and change the meaning of the verdict.  Some are implemented here, some in the one
+reproduction that needs them; :func:`reasons` lists all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What someone has, read into exact versions: a lock, a requirements file, an environment.
+"""What a user has, read into exact versions: a lock, a requirements file, an environment.
 
-One module per format; each turns its format into a :class:`Source` or says in one sentence why it
-cannot.  Nothing is resolved, downloaded or imported, and no range is taken for a version.
+One module per format; each converts its format into a :class:`Source` or says in one sentence why
+it cannot.  Nothing is resolved, downloaded or imported, and no range is read as a version.
 """
 
 from __future__ import annotations

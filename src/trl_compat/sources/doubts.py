@@ -1,4 +1,4 @@
-"""Versions that no index offers, or offers no more, told from the shipped list of releases."""
+"""Versions that no index offers, or no longer offers, according to the shipped list of releases."""
 
 from __future__ import annotations
 

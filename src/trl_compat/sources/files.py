@@ -1,9 +1,9 @@
-"""Files of a user as text, TOML, JSON and YAML; what cannot be read is one sentence.
+"""Files of a user as text, TOML, JSON and YAML; an unreadable file gives one sentence.
 
-A file may come from a pull request, so it may be anything: a pipe that nobody writes to, a device,
-gigabytes, or a document that is nested a million deep.  Only regular files are opened, only so much
-of them is read, and what the parsers cannot take is refused before or after they try.  What stands
-in a file is not quoted: it may be a secret.
+A file may come from a pull request, so it may be anything: a pipe without a writer, a device,
+gigabytes, or a document that is nested a million levels deep.  Only regular files are opened, they
+are read up to a limit, and documents that are too large for the parsers are rejected.  Content is
+never quoted: it may be a secret.
 """
 
 from __future__ import annotations

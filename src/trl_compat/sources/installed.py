@@ -1,6 +1,6 @@
 """An environment, read from the metadata of its packages; nothing in it is imported.
 
-For another interpreter only its ``sys.path`` is asked, in isolated mode, and its version; the files
+Another interpreter is only asked for its ``sys.path`` and its version, in isolated mode; the files
 are read here.
 """
 

@@ -1,4 +1,4 @@
-"""Whether a marker (``sys_platform == 'linux'``) holds for this Python on this machine."""
+"""Whether a marker (``sys_platform == 'linux'``) applies to this Python on this machine."""
 
 from __future__ import annotations
 

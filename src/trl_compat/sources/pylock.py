@@ -1,4 +1,4 @@
-"""pylock.toml (PEP 751): what its markers choose for this Python and platform, default groups."""
+"""pylock.toml (PEP 751): the packages that its markers select for this Python and platform."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """requirements.txt and the output of ``pip freeze``.
 
 Follows pip's format: continued lines, comments, ``-r`` and ``-c``, options, hashes, extras,
-markers, requirements by URL and editable ones.  Options that only say where to look change no
-version and are passed over.  No line is quoted: what is given by mistake may hold a password.
+markers, requirements by URL and editable ones.  Options that only name indexes change no version
+and are ignored.  Lines are never quoted: a wrong file may contain a password.
 """
 
 from __future__ import annotations

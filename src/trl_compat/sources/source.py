@@ -1,7 +1,7 @@
-"""What someone has, as exact versions: the shape that every reader of this package returns.
+"""What a user has, as exact versions: the data that every reader of this package returns.
 
-A :class:`Source` states facts only.  What a file leaves open (a range, a package that it does not
-mention) stays open in it, and what cannot be told at all is refused with one sentence.
+A :class:`Source` contains only facts.  What a file leaves open (a range, a package that it does not
+list) stays open, and contradictions are rejected with one sentence.
 """
 
 from __future__ import annotations

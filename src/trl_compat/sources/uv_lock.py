@@ -1,9 +1,9 @@
-"""uv.lock: one file for every platform, so what applies here is found by walking it.
+"""uv.lock: one file for all platforms, so the packages for this one are found by walking it.
 
-From the projects in the lock along every dependency whose marker holds for this Python and
-platform.  Extras and groups are walked, too: where they are installed, the lock says the version.
-Where extras exclude each other, what is installed depends on the choice, and a package that differs
-is refused.
+The walk starts at the projects in the lock and follows every dependency whose marker applies to
+this Python and platform.  Extras and groups are followed, too: if they are installed, the lock
+gives the version.  If extras exclude each other, the installed version depends on the choice, and a
+package that differs is rejected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A plan: the nearest safe set of versions that is the goal, and the steps that lead there.
+"""A plan: the nearest safe set of versions that meets the target, and the steps to it.
 
-It is made from the records and from what releases require, checked with the resolver, and says of
-each step what is known of it.
+It is computed from the advisories and the releases' requirements, checked with the resolver, and
+states for each step what is known about it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What speaks against a change of versions: a failure that was not there before, or a requirement.
+"""Problems of a change of versions: a new failure, or an unmet requirement.
 
-A failure that the versions before have, too, under the same conditions or wider ones, is not new
-and speaks against nothing, as in the gate.  One behind another failure counts as what it is: it
-comes as soon as the other is mended.
+A failure that already applies before, under the same or wider conditions, is not new and is no
+problem, as in the gate.  A failure masked by another one counts: it appears once the other is
+fixed.
 
-Nobody has run what lies far apart in time, and most of it fails in ways that no record has: a
-package is not moved to a release of more than a year after TRL's (transformers 5 under TRL 0.12).
+Versions far apart in time have not been run, and most fail in ways without an advisory: no package
+is moved to a release more than a year after TRL's (transformers 5 under TRL 0.12).
 """
 
 from __future__ import annotations
