@@ -151,7 +151,7 @@ def test_a_quota_is_met_by_writing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    assert disk.refusal(tmp_path) == "Disk quota exceeded where cells write"
+    assert disk.refusal(tmp_path) == "Disk quota exceeded in the folder where cells write"
 
 
 @pytest.mark.parametrize(

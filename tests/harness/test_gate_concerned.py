@@ -57,7 +57,9 @@ def test_a_trainer_may_be_written_as_people_write_it(shipped: Catalogue, name: s
 def test_an_unknown_trainer_is_never_passed_over(shipped: Catalogue) -> None:
     with pytest.raises(BadInput, match="no TRL release has a trainer 'SFTT'; did you mean 'SFT'"):
         usage(shipped, ["SFTT"], [])
-    with pytest.raises(BadInput, match="--trainer SFT: no known failure has it; there are: GRPO"):
+    with pytest.raises(
+        BadInput, match="--trainer SFT: no known failure concerns it; available: GRPO"
+    ):
         usage(shipped, ["GRPO,SFT"], [])
     both = usage(shipped, ["GRPO,PPO"], [])
     assert both == usage(shipped, ["grpo ppo"], []) == usage(shipped, ["GRPOTrainer", "PPO"], [])

@@ -111,7 +111,7 @@ def test_a_trainer_that_is_gone_blocks_whoever_says_that_it_is_used() -> None:
     used = compare(passed, absent, gone="PPO trainer", needed=True)
     assert (unsaid.rung, unsaid.blocks) == (Rung.CANNOT_TELL, False)
     assert (used.rung, used.blocks) == (Rung.REGRESSION, True)
-    assert "no PPO trainer any more" in used.why
+    assert "no longer has the PPO trainer" in used.why
 
 
 def test_every_outcome_has_a_state_and_words() -> None:
