@@ -219,7 +219,7 @@ def test_outside_a_checkout_the_proofs_are_those_that_were_shipped(
     assert told.fixes
     done = outside(tmp_path, "explain", failure)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "in the results at hand" not in done.stdout
+    assert "in the available results" not in done.stdout
     said = " ".join(done.stdout.split())
     for line in (*told.standings, *told.evidence, *told.fixes.values()):
         assert " ".join(line.split())[1:] in said

@@ -325,7 +325,9 @@ def test_constraints_name_the_patch_first_where_they_take_the_feature_away() -> 
     said = run("constraints", "--avoid", "ppo-zero3-save").stdout.splitlines()
     assert said[1].startswith("# to keep your versions, patch: trl-compat fix ppo-zero3-save")
     assert said[2] == "trl>=0.9.2,<0.10.1"
-    assert said[-1].startswith("# or: trl>=1.13.0  # these releases do not have what fails")
+    assert said[-1].startswith(
+        "# or: trl>=1.13.0  # these releases do not have the failing feature"
+    )
     alone = run("constraints", "--avoid", "ppo-zero3-save", "--given", "trl==0.12.2")
     assert (alone.returncode, alone.stdout) == (2, "")
     assert "to keep your versions, patch: trl-compat fix ppo-zero3-save" in alone.stderr

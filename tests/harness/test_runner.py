@@ -96,11 +96,11 @@ FAKES_AND_WHAT_THEY_ARE = [
     ("exits_early", Outcome.CRASH, "rank 1 exited without a record"),
     ("killed_by_a_signal", Outcome.CRASH, "rank 1 was killed by signal 9 (SIGKILL)"),
     ("forks_a_child_and_dies", Outcome.CRASH, "rank 1 was killed by signal 9 (SIGKILL)"),
-    ("allocates_until_killed", Outcome.CRASH, "out of memory: its processes held"),
+    ("allocates_until_killed", Outcome.CRASH, "out of memory: its processes used"),
     ("raises_for_memory", Outcome.CRASH, "out of memory"),
     ("fills_the_disk", Outcome.HARNESS_ERROR, "the disk is full"),
-    ("fails_in_teardown", Outcome.CRASH, "in teardown, every scenario had finished: rank 1"),
-    ("hangs_in_teardown", Outcome.HANG, "in teardown, every scenario had ended"),
+    ("fails_in_teardown", Outcome.CRASH, "in teardown, after every scenario had finished: rank 1"),
+    ("hangs_in_teardown", Outcome.HANG, "in teardown, after every scenario had ended"),
     ("leaves_an_unreadable_record", Outcome.HARNESS_ERROR, "the record of rank 1 cannot be read"),
     ("leaves_a_child", Outcome.PASS, ""),
     ("cannot_destroy_its_group", Outcome.PASS, ""),
@@ -110,7 +110,7 @@ FAKES_AND_WHAT_THEY_ARE = [
     ("swallows_a_failed_check", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
     ("swallows_a_failed_precondition", Outcome.MASKED, "precondition failed: engine: there is"),
     ("swallows_a_failed_check_and_raises", Outcome.OTHER_FAILURE, "PostConditionFailed: it was"),
-    ("swallows_a_failed_check_and_hangs", Outcome.OTHER_FAILURE, "it was lost; then nothing of it"),
+    ("swallows_a_failed_check_and_hangs", Outcome.OTHER_FAILURE, "it was lost; then it made no"),
     ("fails_a_check_in_a_thread", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
     ("fails_a_check_in_a_child", Outcome.OTHER_FAILURE, "PostConditionFailed: it was lost"),
     ("is_not_applicable_after_a_failed_check", Outcome.OTHER_FAILURE, "it was lost"),
@@ -147,7 +147,7 @@ def test_each_fake_gets_its_outcome_and_leaves_nothing(
     ("first", "reason"),
     [
         ("import threading; threading.Timer(99, print).start()", "its imports start threads"),
-        ("raise SystemExit('not today')", "its imports came to no end: not today"),
+        ("raise SystemExit('not today')", "its imports did not finish: not today"),
     ],
 )
 def test_a_stack_that_cannot_be_forked_is_run_by_torchrun_which_is_said(

@@ -60,7 +60,7 @@ def uv(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if "flash-attn==2.7.0" in lines:
             raise NoWheel("flash-attn", "Because flash-attn==2.7.0 has no usable wheels")
         if "numpy==0.1" in lines:
-            raise WrongFile("numpy==0.1: the file on the index is not the one")
+            raise WrongFile("numpy==0.1: the file on the index does not match")
         found = [line if "==" in line else f"{line}==1.0" for line in lines]
         out = "".join(f"{line} \\\n    --hash=sha256:{INDEX}\n" for line in found)
         return (
@@ -282,7 +282,7 @@ def test_a_wheel_from_elsewhere_is_taken_from_the_index_which_is_said(
 
 def test_a_file_with_another_hash_is_said(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"numpy": "0.1"}, MINE))
-    with pytest.raises(BadInput, match=r"numpy==0\.1: the file on the index is not the one"):
+    with pytest.raises(BadInput, match=r"numpy==0\.1: the file on the index does not match"):
         sides.side(path, matrix, made)
 
 
