@@ -70,7 +70,8 @@ def gate(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the harness's tests, including a run of the smoke profile."""
     install(session, "[tests]")
-    session.run("pytest", *session.posargs)
+    # A file stays on one worker: what is costly to start is started once for a file.
+    session.run("pytest", "--numprocesses=2", "--dist=loadfile", *session.posargs)
 
 
 @nox.session

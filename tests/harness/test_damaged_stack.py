@@ -91,13 +91,12 @@ SOUND = {"wants-ppo": "not-applicable", "takes-trl": "pass", "passes": "pass"}
     ("harm", "said", "more"),
     [
         ("shutil.rmtree(next(site.glob('trl-*.dist-info')))", "trl 1.16.0: its dist-info", []),
-        ("shutil.rmtree(folder)", "it is missing", ["--torchrun", "--repeat", "2"]),
-        ("(site / 'trl/trainer/sft_config.py').unlink()", "sft_config.py is missing", []),
         (
-            "next(site.glob('peft-*.dist-info')).rename(site / 'peft-0.1.dist-info')",
-            "peft 0.1 in place of 0.21.2",
-            [],
+            "folder.rename(folder.with_name('away'))",
+            "it is missing",
+            ["--torchrun", "--repeat", "2"],
         ),
+        ("(site / 'trl/trainer/sft_config.py').unlink()", "sft_config.py is missing", []),
     ],
 )
 def test_nothing_false_is_said_or_kept(

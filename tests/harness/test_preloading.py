@@ -89,7 +89,10 @@ def test_the_order_of_cells_does_not_matter(
 def test_plain_torchrun_says_the_same(
     cells: list[Cell], preloaded: Essences, tmp_path: Path
 ) -> None:
-    assert differences(run(cells, tmp_path, Launch.TORCHRUN), preloaded) == []
+    # A fix's standalone form differs from its entry in what is executed, not in how ranks start.
+    some = [cell for cell in cells if not str(cell.fix).endswith("-standalone")]
+    by_torchrun = run(some, tmp_path, Launch.TORCHRUN)
+    assert differences(by_torchrun, {name: preloaded[name] for name in by_torchrun}) == []
 
 
 def test_nothing_is_compiled_in_a_cell(preloaded: Essences, compiled: list[str]) -> None:
