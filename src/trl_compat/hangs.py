@@ -31,8 +31,8 @@ class RankState(BaseModel):
         place: ``file:function`` of the innermost frame, or of the caller of the collective.
         waits_in: the collective that it had called and that had not returned, or None.
         started: collectives that it had started, summed over its process groups; None if torch
-            cannot tell or the rank did not answer.
-        last: the newest entry of torch's flight recorder, where it keeps one.
+            does not know or the rank did not respond.
+        last: the newest entry of torch's flight recorder, if it is enabled.
         stack: its Python stacks, innermost frame first.
     """
 

@@ -20,7 +20,7 @@ from trl_compat.runtime.spec import UNRECORDED
 
 
 class Outcome(enum.StrEnum):
-    """What became of a cell; ``sentence`` says it to people, ``folded`` is the mark in tables."""
+    """The outcome of a cell; ``sentence`` explains it, ``folded`` is the mark in tables."""
 
     sentence: str
     folded: str
@@ -60,7 +60,7 @@ class Outcome(enum.StrEnum):
 
 
 class Launch(enum.StrEnum):
-    """How the ranks were started: forked from a parent with the imports done, or afresh."""
+    """How the ranks were started: forked from a prepared parent, or as new processes."""
 
     PRELOADED = "preloaded"
     TORCHRUN = "torchrun"

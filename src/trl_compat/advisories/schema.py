@@ -46,7 +46,7 @@ INTERNAL = ("facet", "save", "steps", "without_stand_in")
 
 
 class Severity(enum.StrEnum):
-    """How a failure hurts."""
+    """How severe a failure is."""
 
     CRASH_AT_START = "crash-at-start"
     CRASH_LATE = "crash-late"
@@ -55,7 +55,7 @@ class Severity(enum.StrEnum):
 
 
 class Moment(enum.StrEnum):
-    """How far a scenario has come when a failure that masks others stops it; in this order."""
+    """How far a scenario gets before a failure that masks others stops it; in this order."""
 
     IMPORT = "import"  # of the stack
     MODEL = "model"  # is made or loaded
@@ -80,10 +80,10 @@ class Reference(Record):
 
 
 class Symptom(Record):
-    """What is seen: exception type, message (regex, searched) and raising place (glob).
+    """How it appears: exception type, message (regex, searched) and raising place (glob).
 
     The regular expression is one of :mod:`.patterns`: without look-around.
-    ``where`` is ``file:function`` of the innermost frame that is no attribute look-up, or
+    ``where`` is ``file:function`` of the innermost frame that is not an attribute look-up, or
     ``check:name`` for a post-condition of the reproduction.  ``through`` must match any frame.
     """
 
@@ -157,14 +157,14 @@ def _same_commit(one: str, other: str) -> bool:
 
 
 class Affected(Scope):
-    """A scope in which the failure shows, as the named symptom; the first that covers speaks.
+    """A scope in which the failure occurs with the named symptom; the first match wins.
 
     Attributes:
-        means: what a user can name in place of ``conditions``, where these speak of what only a
-            reproduction has (a facet, a stand-in); left out, the other conditions are meant.
-        provided: what has to hold besides and no option says, as a clause for people.
-        severity: how it hurts here, where that is not how the failure hurts as a whole.
-        first: why it stands before another scope that it overlaps.
+        means: the conditions that a user can name instead of ``conditions``, if these exist only in
+            a reproduction (a facet, a stand-in); default: the other conditions.
+        provided: a further condition without an option, as a clause of text.
+        severity: the severity in this scope, if it differs from the failure's.
+        first: why it precedes another scope that it overlaps.
     """
 
     symptom: str
@@ -175,7 +175,7 @@ class Affected(Scope):
 
 
 class Absent(Scope):
-    """A scope in which there is nothing to fail: the release lacks the option or the trainer."""
+    """A scope in which the failure cannot occur: the release lacks the option or the trainer."""
 
     why: str
 
@@ -184,8 +184,8 @@ class Avoidance(Record):
     """A way around the failure without a patch: other versions, or an option.
 
     ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text,
-    and ``versions`` where that is a way.  Which releases of a range bring no other failure to what
-    somebody has is looked up (:mod:`trl_compat.upgrade.recommend`), so a ``note`` names none.
+    and ``versions`` are the ranges that have it.  :mod:`trl_compat.upgrade.recommend` finds the
+    releases of a range that bring no other failure, so a ``note`` names none.
     """
 
     upgrade: Ranges = {}
@@ -229,12 +229,12 @@ class Remedy(Record):
 
 
 class Fix(Remedy):
-    """A smallest change that mends the failure without changing versions; it must pass.
+    """A smallest change that fixes the failure without changing versions; it must pass.
 
     Attributes:
         snippet: how a user of this package applies it.
-        standalone: the same for who does without this package: Python to paste before the trainer
-            is made, which imports nothing of ours.  Cells execute this very text.
+        standalone: the same as Python code to paste before the trainer is created, which does not
+            import trl_compat.  Cells execute exactly this text.
     """
 
     summary: str
@@ -244,14 +244,14 @@ class Fix(Remedy):
 
 
 class WrongFix(Remedy):
-    """A change that is recommended somewhere and does not mend the failure; run to show it."""
+    """A change that is recommended elsewhere but does not fix the failure; cells prove it."""
 
     why: str
     symptom: str
 
 
 class Reproduction(Record):
-    """Which module provokes the failure, under which conditions, and what its control is."""
+    """The module that triggers the failure, its conditions, and its control."""
 
     module: str = Field(pattern=r"^\w+$")
     conditions: dict[str, Value] = {}
@@ -279,16 +279,16 @@ class Advisory(Record):
 
     Attributes:
         schema_version: of this schema; left out, 1.
-        summary: who is hit, by what, since when until when.
-        cause: why, and what plays no part.
-        details: what else is worth knowing.
+        summary: affected setups, symptom and affected releases.
+        cause: why it fails, and what is irrelevant.
+        details: further information.
         available: releases that have the feature at all.
-        absent: scopes in which there is nothing to fail.
-        masks: it stops reproductions of other failures before their place of interest.
-        avoid: ways around it by other versions or options, the best first.
-        advice: what else helps, in a sentence; it names no release (``avoid`` does).
-        withdrawn: the day from which the record no longer holds; it is kept for those who refer to
-            it and used by nothing.
+        absent: scopes in which the failure cannot occur.
+        masks: it stops reproductions of other failures before they can show their failure.
+        avoid: workarounds by other versions or options, the best first.
+        advice: another remedy, in one sentence; it names no release (``avoid`` does).
+        withdrawn: the date from which the advisory is no longer valid; it is kept for references
+            but not used.
     """
 
     schema_version: Literal[1] = 1

@@ -23,7 +23,7 @@ from trl_compat.sources import files
 
 
 class Ignore(Record):
-    """A failure that is accepted until a day, that day included."""
+    """A failure that is ignored until a date, inclusive."""
 
     failure: str
     reason: str = Field(min_length=10)

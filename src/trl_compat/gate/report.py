@@ -22,7 +22,7 @@ class Part(BaseModel):
 
 
 class SideReport(Part):
-    """A side of the gate; versions and lock are missing where it could not be made.
+    """A side of the gate; versions and lock are missing if it could not be resolved.
 
     Attributes:
         given: what the user named.
@@ -39,7 +39,7 @@ class SideReport(Part):
 
 
 class Seen(Part):
-    """What a cell showed, when; ``launched`` says how it was proven."""
+    """The outcome of a cell and its date."""
 
     outcome: Outcome
     at: str
@@ -107,13 +107,13 @@ class FailureReport(Part):
 
 
 class GateReport(Part):
-    """The whole answer.
+    """The whole report.
 
     Attributes:
-        unresolvable: why there is no such candidate; empty if there is.
-        expired: ignores that no longer hold.
+        unresolvable: why the candidate cannot be installed; empty if it can.
+        expired: ignores that have expired.
         unused: ignores of failures that do not block.
-        command: the line that asks again.
+        command: the command that runs the gate again.
     """
 
     schema_version: Literal[1] = 1
