@@ -68,7 +68,7 @@ def odd(tmp_path: Path) -> Path:
         ("link.txt", "link.txt: not a regular file"),
         ("loop.txt", "loop.txt: cannot be read"),
         ("socket", "socket: cannot be read"),
-        ("folder", "folder: a folder"),
+        ("folder", "folder: is a folder"),
         ("/dev/zero", "/dev/zero: not a regular file"),
         ("x" * 5000, "cannot be read (File name too long)"),
     ],
@@ -201,7 +201,7 @@ ROOT_OF = '[[package]]\nname = "m"\nsource = { virtual = "." }\ndependencies = [
         ("uv.lock", UV + "".join(f'[[package]]\nname = "p{n}"\nversion = "1"\n'
                                  for n in range(100_000)), "more values than any lock"),
         ("uv.lock", UV + ROOT_OF + "{name='x'}," * 20_000 + "]\n"
-         + "[[package]]\nname='x'\nversion='1'\n" * 5000, "a package is in it 5000 times"),
+         + "[[package]]\nname='x'\nversion='1'\n" * 5000, "a package occurs 5000 times"),
         ("uv.lock", UV + ROOT_OF + f"{{name='trl', marker=\"{DEEP}\"}}]\n"
          + TRL, "invalid marker"),
         ("uv.lock", UV + ROOT_OF + "{name='trl', marker=\"os_name ~= 'x'\"}]\n" + TRL,
@@ -211,7 +211,7 @@ ROOT_OF = '[[package]]\nname = "m"\nsource = { virtual = "." }\ndependencies = [
         ("poetry.lock", TRL + f'markers = "{DEEP}"\n' + POETRY,
          "invalid marker"),
         ("pylock.toml", PYLOCK + "[[packages]]\nname='trl'\nversion='0.12.2'\n"
-         + f'marker="{DEEP}"\n', "not a"),
+         + f'marker="{DEEP}"\n', "unreadable"),
         ("uv.lock", b"version = 1 # \xff", "uv.lock:1: not UTF-8"),
     ],
 )  # fmt: skip
@@ -242,7 +242,7 @@ MERGES = HEAD + "a0: &a0 {x: 1}\n" + "".join(
         ("--config", MERGES, "x:6: more than 10 aliases"),
         ("--config", HEAD + "x: " + "[" * 60_000, "x:2: nested more than 50 deep"),
         ("--config", "- " * 30_000, "x:1: nested more than 50 deep"),
-        ("--config", HEAD + "x: 1\n" * 50_000, "x: larger than 64 KiB"),
+        ("--config", HEAD + "x: 1\n" * 50_000, "x: larger than the limit of 64 KiB"),
         ("--config", HEAD + "num_processes: " + "1" * 5000, "an invalid number or date"),
         ("--config", HEAD + "x: 2024-13-45", "an invalid number or date"),
         ("--config", HEAD + "x: !!timestamp hunter2", "an invalid number or date"),
@@ -265,7 +265,7 @@ MERGES = HEAD + "a0: &a0 {x: 1}\n" + "".join(
         ("--script", "f" + "()" * 100_000, "nested too deep"),
         ("--script", "x = " + "1" * 5000, "x:1: not valid Python"),
         ("--script", "a\n" * 100_000, "too long for a training script"),
-        ("--script", "a\n" * 300_000, "larger than 256 KiB"),
+        ("--script", "a\n" * 300_000, "larger than the limit of 256 KiB"),
         ("--script", "password = 'hunter2", "x:1: not valid Python"),
         ("--pyproject", "tool = 3 # trl-compat", "tool is not a table"),
         ("--pyproject", "tool.trl-compat = [1]", "tool.trl-compat is not a table"),
