@@ -1,4 +1,4 @@
-"""The machine that cells run on, as reports describe it: without its name."""
+"""The machine that cells run on, as reports describe it, without its name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STACK_MEMORY, GPU_RANK_MEMORY = 3 * 2**30, 4 * 2**30
 
 
 class Host(BaseModel):
-    """Operating system, processor, memory, GPUs, and how far the kernel keeps cells to themselves.
+    """Operating system, processor, memory, GPUs, and how far the kernel isolates cells.
 
     Attributes:
-        isolation: what of cells is contained, see :class:`trl_compat.execution.parts.Part`.
+        isolation: the active parts of the isolation, see :class:`trl_compat.execution.parts.Part`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

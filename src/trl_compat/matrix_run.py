@@ -1,6 +1,6 @@
 """``trl-compat matrix``: plan, run what is not known yet, write results and reports.
 
-The exit code says whether every cell is as the advisories predict.
+The exit code says whether every cell matches its advisory.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run(where: Project, selection: Selection, options: Options) -> int:
     catalogue = advisories.load(where.advisories, where.reproductions)
     planned = plan(table, catalogue, selection)
     if not planned.cells:
-        raise BadInput("nothing is selected: no failure of this selection has such a variant")
+        raise BadInput("nothing selected: no selected failure has such a variant")
     models = project.check_models(where, table.models)
     results.read(where.reports / "results.json")  # a broken one is said before anything is run
     this = runs.begin(options.command, selection.profile)
@@ -131,8 +131,8 @@ def run(where: Project, selection: Selection, options: Options) -> int:
         return EXIT_INTERRUPTED
     if lost := len(planned.cells) - len(finished):
         raise HarnessError(
-            f"{lost} of {len(planned.cells)} cells have no record (a worker died?); run the same "
-            "command again, the others are kept"
+            f"{lost} of {len(planned.cells)} cells have no record (a worker may have died); run "
+            "the same command again; the other cells are kept"
         )
     return _exit_code(shown)
 
@@ -206,7 +206,7 @@ def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
         case pytest.ExitCode.INTERRUPTED:
             return True
         case _:
-            raise HarnessError(f"pytest ended with {status!r}; the results so far are kept")
+            raise HarnessError(f"pytest exited with {status!r}; the results so far are kept")
 
 
 def _forget_old_orders(state: Path) -> None:

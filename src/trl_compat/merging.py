@@ -1,7 +1,7 @@
-"""What a run found, put over the results of the runs before it.
+"""The results of a run, merged with the results of earlier runs.
 
-Cells of earlier runs stay as long as the matrix has their stack as it was; each cell says by
-``run`` which run it was observed in, and runs of which nothing is left are forgotten.
+Cells of earlier runs stay as long as the matrix has their stack unchanged; each cell names by
+``run`` the run in which it was observed, and runs without cells are removed.
 """
 
 from __future__ import annotations

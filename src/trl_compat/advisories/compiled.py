@@ -1,4 +1,4 @@
-"""Advisories and results in the form that is shipped: small, and read without a model library.
+"""Advisories and results in the shipped form: small, and readable without pydantic.
 
 ``trl-compat advisories compile`` writes both files; a test compares them with their sources.
 """

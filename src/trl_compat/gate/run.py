@@ -1,8 +1,8 @@
 """Runs a gate: both stacks on the failures that concern the user, then the comparison.
 
-The cells are run as the matrix's are, from a matrix of two stacks that is written for the purpose,
-so that whatever is known already is used again.  What fails on the candidate is then run once more
-with its fixes.  The comparison is made from the results alone.
+The cells run like those of the matrix, from a generated matrix of two stacks, so that known results
+are reused.  Failures of the candidate are then run again with their fixes.  The comparison uses
+only the results.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Gate:
             reference = sides.side(self.request.reference, self.table, asked)
         except sides.NoSuchStack as error:
             raise BadInput(
-                f"--reference {self.request.reference}: it cannot be installed, so there is "
-                f"nothing to compare with: {error}"
+                f"--reference {self.request.reference}: it cannot be installed, so no "
+                f"comparison is possible: {error}"
             ) from None
         try:
             candidate = sides.side(self.request.candidate, self.table, asked)
@@ -96,11 +96,11 @@ class Gate:
             return self._report(_shown(reference), unmade, unresolvable=str(error))
         if new := [yanked for yanked in candidate.yanked if yanked not in reference.yanked]:
             raise BadInput(
-                f"--candidate {self.request.candidate}: it takes {new[0]}, which its publisher has "
-                "yanked; choose another release"
+                f"--candidate {self.request.candidate}: it uses {new[0]}, which was yanked; "
+                "choose another release"
             )
         if (reference.lock, reference.stack.python) == (candidate.lock, candidate.stack.python):
-            same = "the same packages as the reference: nothing had to be run"
+            same = "the same packages as the reference: nothing was run"
             return self._report(_shown(reference), _shown(candidate, same))
         found = comparison.judge(
             self.catalogue,
@@ -166,7 +166,7 @@ class Gate:
             raise KeyboardInterrupt  # the run has said so, and how to go on
         document = results.read(own.reports / "results.json")
         if document is None:
-            raise HarnessError("the cells were run, but there are no results of them")
+            raise HarnessError("the cells were run, but their results are missing")
         wanted = plan(matrix.load(own.matrix_file), self.catalogue, selection).cells
         if {cell.id for cell in wanted} - {cell.id for cell in document.cells}:
             raise KeyboardInterrupt  # the run has said so, and how to go on
@@ -174,7 +174,7 @@ class Gate:
 
 
 def _shown(side: Side, *notes: str) -> SideReport:
-    yanked = (f"has {one}, which its publisher has yanked" for one in side.yanked)
+    yanked = (f"uses {one}, which was yanked" for one in side.yanked)
     return SideReport(
         given=side.given,
         stack=side.name,
@@ -192,7 +192,7 @@ def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, 
         BadInput: there is nothing to run.
     """
     if not blocks:
-        raise BadInput("nothing to run: no known failure concerns what was named")
+        raise BadInput("nothing to run: no known failure matches the given options")
     excludes = tuple(e for e in table.excludes if e.stack is None or e.stack in stacks)
     profile = Profile(about="what the gate compares", select=blocks)
     own = Matrix(

@@ -1,7 +1,7 @@
-"""Reports: everything in reports/ but results.json is rendered from results.json alone.
+"""Reports: everything in reports/ except results.json is rendered from results.json alone.
 
-The same results.json gives the same bytes: what is scrubbed is scrubbed when results.json is
-written, and nothing of the machine that renders gets into a report.
+The same results.json gives the same bytes: scrubbing happens when results.json is written, and
+nothing of the rendering machine gets into a report.
 """
 
 from __future__ import annotations
