@@ -1,4 +1,4 @@
-"""Sessions; every line of logic is in the package."""
+"""Nox sessions; all logic is in the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nox
 
-# nox makes its environments with uv, which should look where the user's pip does.
+# nox creates its environments with uv, which should use the indexes that pip is configured for.
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 from trl_compat.cells import rerun
 from trl_compat.stacks.environments.settings import uv_environment
@@ -22,7 +22,7 @@ nox.options.sessions = ["lint", "tests"]
 
 
 def install(session: nox.Session, extras: str = "") -> None:
-    """Installs the package from here, unless the session's environment has it as it is now."""
+    """Installs the package from the checkout, unless the session's environment is up to date."""
     project = Path("pyproject.toml").resolve()
     wanted = hashlib.sha256(f"{project} {extras} ".encode() + project.read_bytes()).hexdigest()
     done = Path(session.virtualenv.location) / "installed.sha256"
@@ -32,14 +32,14 @@ def install(session: nox.Session, extras: str = "") -> None:
 
 
 def ours(session: nox.Session, *words: str) -> None:
-    """Runs the console script, which then says what to paste in the words of who called nox."""
+    """Runs the console script, which then prints commands as the caller of nox typed them."""
     called = rerun.nox_words(sys.argv[0], session.invoked_from)
     session.run("trl-compat", *words, env={rerun.STARTED_BY: called})
 
 
 @nox.session
 def matrix(session: nox.Session) -> None:
-    """Run cells, write reports/, print the table; options after --, see -- --help."""
+    """Run cells, write reports/ and print the table; options follow --, see -- --help."""
     install(session, "[matrix]")
     ours(session, "matrix", *session.posargs)
 
@@ -47,28 +47,28 @@ def matrix(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("name", [nox.param(n, id=n) for n in stack_names(Path("matrix.yaml"))])
 def stack(session: nox.Session, name: str) -> None:
-    """One stack alone: nox -s "stack(trl-0.12.2)"."""
+    """Run a single stack: nox -s "stack(trl-0.12.2)"."""
     install(session, "[matrix]")
     ours(session, "matrix", "--stack", name, *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The same cells the plain way and ours, in one run; prints a table."""
+    """Run the same cells with plain torchrun and with the harness; print a table."""
     install(session, "[matrix]")
     ours(session, "bench", *session.posargs)
 
 
 @nox.session
 def gate(session: nox.Session) -> None:
-    """May I upgrade? nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
+    """Test an upgrade: nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
     install(session, "[matrix]")
     ours(session, "gate", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The harness's own tests, a run of the smoke profile among them."""
+    """Run the harness's tests, including a run of the smoke profile."""
     install(session, "[tests]")
     # A file stays on one worker: what is costly to start is started once for a file.
     session.run("pytest", "--numprocesses=2", "--dist=loadfile", *session.posargs)
@@ -76,23 +76,26 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """The report in Chromium: used, looked at by axe; needs a Chromium on the path."""
+    """Test the report in Chromium, including accessibility with axe; needs Chromium on the path."""
     install(session, "[tests,browser]")
     session.run("pytest", "-m", "browser", *session.posargs)
 
 
 @nox.session
 def mutations(session: nox.Session) -> None:
-    """Breaks every check and every signature, one at a time: some test must turn red."""
+    """Disable every check and change every signature, one at a time: some test must fail."""
     install(session, "[tests]")
     session.run("python", "-m", "tests.mutations", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style and types."""
+    """Check style, types, advisories and workflows; .pre-commit-config.yaml runs the same."""
     install(session, "[tests,lint]")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
     session.run("trl-compat", "advisories", "lint")
+    workflows = sorted(str(path) for path in Path(".github", "workflows").glob("*.yml"))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    session.run("zizmor", "--offline", "--quiet", "--strict-collection", ".github", "action.yml")

@@ -211,7 +211,7 @@ KINDS = {"checks": of_checks, "signatures": of_signatures}
 def main(wanted: list[str]) -> int:
     """Runs the mutants of the wanted kinds, all if none is named, and gives the exit code."""
     if unknown := [name for name in wanted if name not in KINDS]:
-        print(f"unknown kind '{unknown[0]}'; there are: {', '.join(KINDS)}", file=sys.stderr)
+        print(f"unknown kind '{unknown[0]}'; available: {', '.join(KINDS)}", file=sys.stderr)
         return 2
     confine.adopt_orphans()
     fates = []

@@ -1,7 +1,7 @@
-"""How a command may end, as its exit code, and the two ways in which it ends early.
+"""The exit codes of commands, and the two exceptions that end a command early.
 
-Everything that a user can mend is :class:`BadInput`; its text says what is wrong, where, and what
-to do.  :class:`HarnessError` is our own fault.  Both are printed as one sentence, never as a
+Everything that a user can fix is :class:`BadInput`; its text says what is wrong, where, and what to
+do.  :class:`HarnessError` is an error of the harness.  Both are printed as one sentence, never as a
 traceback.
 """
 

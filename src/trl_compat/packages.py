@@ -1,4 +1,4 @@
-"""The packages under test, and how names are compared; free of imports that take time."""
+"""The packages under test, and how package names are compared; free of slow imports."""
 
 from __future__ import annotations
 

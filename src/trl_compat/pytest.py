@@ -1,4 +1,4 @@
-"""Marks for other projects' test suites: a test that runs into a known failure is expected to fail.
+"""Marks for other projects' test suites: a test affected by a known failure is expected to fail.
 
 ::
 
@@ -7,10 +7,10 @@
     @known_failure("ppo-zero3-save", trainer="PPO", zero_stage=3)
     def test_ppo_saves_its_policy(): ...
 
-The mark looks at what is installed beside the tests.  Where the failure does not apply it is an
-``xfail`` with a false condition, which changes nothing and can stand wherever a mark can; where it
-does, the test is expected to raise what the advisory says, and with ``strict`` (the default) it
-fails as soon as it passes: so the mark is noticed when it is no longer needed.
+The mark checks the packages that are installed beside the tests.  If the failure does not apply, it
+is an ``xfail`` with a false condition, which changes nothing.  If it applies, the test is expected
+to raise the exception of the advisory.  With ``strict`` (the default) the test fails as soon as it
+passes, which shows that the mark is no longer needed.
 """
 
 from __future__ import annotations

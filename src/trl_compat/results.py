@@ -1,4 +1,4 @@
-"""results.json: what was run and what came of it, schema version 1; every report is made from it.
+"""results.json: what was run, and the outcomes, schema version 1; every report is made from it.
 
 The models here are the schema; ``schema/results-1.json`` in the package is their JSON Schema.
 """
@@ -50,14 +50,14 @@ class StackResult(Part):
 
 
 class RunResult(Part):
-    """A run of the command, of which cells of the document are.
+    """A run of the command to which cells of the document belong.
 
     Attributes:
-        id: what cells call it.
-        started_at: when it began, as of every cell; RFC 3339.
+        id: the id that cells refer to.
+        started_at: when it began; RFC 3339.
         ended_at: when its results were written; None if it was killed before.
         command: the line that was run.
-        note: what a reader has to know of it.
+        note: a note for readers.
     """
 
     id: str
@@ -71,7 +71,7 @@ class RunResult(Part):
 
 
 class Signature(Part):
-    """Type, message and raising place of what was raised first."""
+    """Type, message and raising place of the first exception."""
 
     exception: str
     message: str
@@ -79,7 +79,7 @@ class Signature(Part):
 
 
 class Attempt(Part):
-    """One run of a cell; a cell that surprised has one more, alone and by plain torchrun."""
+    """One run of a cell; a deviating cell has one more, alone and with plain torchrun."""
 
     launch: Launch
     outcome: Outcome
@@ -92,23 +92,22 @@ class CellResult(Part):
 
     Attributes:
         fixed: a fix, right or wrong, was applied; ``fix`` is its name.
-        expected: the outcome that the advisories predict; None where they predict nothing, because
+        expected: the outcome that the advisories predict; None if they predict nothing, because
             their ranges name releases and the stack has a git commit that none of them names.
-        agrees: outcome, symptom and mask are the predicted ones; a cell that could not be run
-            (``unavailable``) contradicts nothing, and where nothing is predicted nothing is
-            contradicted.
-        symptom: which of the advisory's symptoms was seen.
-        resembles: at the place of which symptom something else was raised.
-        peak_memory: bytes that the cell's processes held together, what they share counted once.
-        leftovers: processes that were still running when the cell was over, and were ended.
-        hanging: of a hang, the state of each rank that was still running: its place, the collective
-            that it waits in, how many it had started, its Python stacks.
+        agrees: outcome, symptom and mask are the predicted ones; true as well for a cell that could
+            not be run (``unavailable``), and if nothing is predicted.
+        symptom: the advisory's symptom that was observed.
+        resembles: the symptom at whose raising place a different error was raised.
+        peak_memory: bytes that the cell's processes used together, shared memory counted once.
+        leftovers: processes that were still running when the cell ended, and were killed.
+        hanging: for a hang, the state of each rank that was still running: its place, the
+            collective that it waits in, how many it had started, its Python stacks.
         traceback: the end of the traceback of the rank that raised first; empty if none did.
         checks: post-conditions that were asserted, by name.
         evidence: ``cpu-gloo × n`` or ``cuda-nccl × n`` if ranks ran, else ``none``.
-        log: path under reports/.
-        command: one line that runs exactly this cell again.
-        run: the id of the run that it was observed in; None if that is not known.
+        log: path under reports/; None if the cell went as expected and is not a failure.
+        command: the command that runs exactly this cell again.
+        run: the id of the run in which it was observed; None if unknown.
     """
 
     id: str
@@ -147,7 +146,7 @@ class CellResult(Part):
 
 
 class NotRunResult(Part):
-    """Cells that the matrix leaves out, with the reason."""
+    """Cells that the matrix excludes, with the reason."""
 
     stack: str
     failure: str
@@ -158,17 +157,17 @@ class NotRunResult(Part):
 
 
 # Of a file that was written before runs were kept apart: its head tells of one only.
-OF_THE_HEAD = "the last of the runs that these cells are of; some may be of earlier ones"
+OF_THE_HEAD = "the last of several runs; some of these cells may be from earlier ones"
 
 
 class Results(Part):
     """The whole file.
 
-    The head (command, profile, host, harness version) is that of the last run; the cells of
-    earlier ones stand beside those of the last, and each says by ``run`` which one it is of.
+    The head (command, profile, host, harness version) is that of the last run; cells of earlier
+    runs are kept, and each cell names its run by ``run``.
 
     Attributes:
-        runs: those that cells are of, oldest first; None in a file from before they were kept.
+        runs: the runs of the cells, oldest first; None in files written before runs were kept.
     """
 
     schema_version: Literal[1] = 1

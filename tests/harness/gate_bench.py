@@ -97,7 +97,7 @@ class Ran:
             summary={},
         )
 
-    def write_logs(self) -> None:
+    def write_logs(self, _: results.Results) -> None:
         pass
 
     def check_complete(self) -> None:

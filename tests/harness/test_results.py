@@ -127,4 +127,4 @@ def test_a_file_from_before_runs_were_kept_is_told_by_its_head() -> None:
     catalogue = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
     text = markdown.render(document(cell()), catalogue)
     assert "run 2026-01-01 on Linux, c, 1 GiB, no GPU ([more](#the-runs))" in text
-    assert "some may be of earlier ones" in text
+    assert "may be from earlier ones" in text

@@ -1,10 +1,10 @@
-"""Advisories: one record per failure, the single source of all that is said about it.
+"""Advisories: one record per failure, the single source for everything said about it.
 
-An advisory says which stacks are affected as conjunctions of version ranges, commits and
-conditions, what the failure looks like (its symptoms), how to provoke it, and which fixes work and
+An advisory states which stacks are affected, as conjunctions of version ranges, commits and
+conditions; what the failure looks like (its symptoms); how to trigger it; and which fixes work and
 which do not.  An advisory with ``masks: true`` describes a failure that stops other reproductions
-before their place of interest.  Derived from it: expectations, doctor, gate, tables, xfail marks,
-pip constraints and records in the OSV format.
+before they can show their failure.  Expectations, doctor, gate, tables, xfail marks, pip
+constraints and OSV records are derived from advisories.
 """
 
 from trl_compat.advisories.catalogue import Catalogue, at_hand, load, load_leniently

@@ -1,4 +1,4 @@
-"""The advisories of a folder: read strictly for running, one by one for whoever only looks."""
+"""The advisories of a folder: read strictly for runs, leniently for reading."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def at_hand(root: Path) -> Catalogue:
         if any(folder.glob("*.yaml")):
             return Catalogue(records={r.id: r for r in (_read(p, None) for p in _files(folder))})
     raise BadInput(
-        f"{root} is not a checkout of trl-compat, and no advisories came with the package"
+        f"{root} is not a checkout of trl-compat, and the package contains no advisories"
     )
 
 
@@ -83,16 +83,16 @@ def load_leniently(folder: Path, reproductions: Path | None = None) -> tuple[Cat
 def _files(folder: Path) -> list[Path]:
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise BadInput(f"{folder}: no advisories there")
+        raise BadInput(f"{folder}: no advisories found")
     return paths
 
 
 def _read(path: Path, reproductions: Path | None) -> Advisory:
     advisory = documents.load(path, Advisory)
     if advisory.id != path.stem:
-        raise BadInput(f"{path}: id '{advisory.id}' should be '{path.stem}' like the file")
+        raise BadInput(f"{path}: id '{advisory.id}' must match the file name '{path.stem}'")
     if reproductions and advisory.reproduction:
         module = reproductions / f"{advisory.reproduction.module}.py"
         if not module.is_file():
-            raise BadInput(f"{path}: reproduction {module.name} is not in {reproductions}")
+            raise BadInput(f"{path}: reproduction {module.name} not found in {reproductions}")
     return advisory

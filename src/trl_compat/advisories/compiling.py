@@ -1,4 +1,4 @@
-"""The records in the form that is shipped: what can be asked without a model library.
+"""The advisories in the shipped form: small, and readable without pydantic.
 
 :mod:`trl_compat.shipped.records` reads it; ``trl-compat advisories compile`` writes it, and a
 test compares what is shipped with its sources.

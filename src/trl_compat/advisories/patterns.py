@@ -1,8 +1,8 @@
-"""The regular expressions of symptoms, searched by an engine that cannot be made to hang.
+"""The regular expressions of symptoms, searched by an engine with linear run time.
 
-An advisory can be anybody's, and what it is held against is whatever a cell raised.  Python's own
-engine backtracks: on ``(a+)+$`` it may take for ever.  The one inside pydantic (Rust's ``regex``)
-takes time in proportion to the text, and knows neither look-around nor back-references.
+Advisories and the exceptions of cells are untrusted input.  Python's own engine backtracks: on
+``(a+)+$`` it may run forever.  The engine inside pydantic (Rust's ``regex``) takes time in
+proportion to the text, and supports neither look-around nor back-references.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which fix of an advisory is for whom: the versions that one has, and what they mean for it.
+"""Which fix of an advisory applies to given versions.
 
-Pure; the only edge is :func:`installed`, which asks the metadata of the environment and imports no
-package.  A version that nobody named and that is not installed is unknown, and says nothing.
+Pure, except for :func:`installed`, which reads the metadata of the environment and imports no
+package.  A version that is neither given nor installed is unknown.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def named(given: Mapping[str, str | None]) -> dict[str, Version]:
         try:
             found[package] = Version(text)
         except InvalidVersion:
-            raise BadInput(f"--{package} {text}: not a version; write it like 0.14.0") from None
+            raise BadInput(
+                f"--{package} {text}: not a version; write, for example, 0.14.0"
+            ) from None
     return found
 
 

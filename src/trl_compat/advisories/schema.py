@@ -1,8 +1,8 @@
-"""The schema of an advisory, version 1: what is known about one failure, in one record.
+"""The schema of an advisory, version 1: everything known about one failure.
 
 Ranges are PEP 440 specifiers, which people can write and installers understand; the events of other
-formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Evidence is not
-typed here, either: it is what results.json says.  ``schema/advisory-1.json`` is the JSON Schema.
+formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Advisories
+contain no evidence; results.json does.  ``schema/advisory-1.json`` is the JSON Schema.
 """
 
 from __future__ import annotations
@@ -40,6 +40,19 @@ Ranges = Annotated[dict[str, str], AfterValidator(_ranges)]
 """PEP 440 version ranges by package; all must hold."""
 
 
+def _of_packages(reasons: dict[str, str]) -> dict[str, str]:
+    for package, why in reasons.items():
+        if package not in (*PACKAGES, "python"):
+            raise ValueError(f"unknown package '{package}'")
+        if not why.strip():
+            raise ValueError(f"{package}: say why in a sentence")
+    return reasons
+
+
+Reasons = Annotated[dict[str, str], AfterValidator(_of_packages)]
+"""A sentence by package."""
+
+
 Conditions = dict[str, Value | tuple[Value, ...]]
 """Allowed values by name; a tuple means any of them."""
 
@@ -49,7 +62,7 @@ INTERNAL = ("facet", "save", "steps", "without_stand_in")
 
 
 class Severity(enum.StrEnum):
-    """How a failure hurts."""
+    """How severe a failure is."""
 
     CRASH_AT_START = "crash-at-start"
     CRASH_LATE = "crash-late"
@@ -58,7 +71,7 @@ class Severity(enum.StrEnum):
 
 
 class Moment(enum.StrEnum):
-    """How far a scenario has come when a failure that masks others stops it; in this order."""
+    """How far a scenario gets before a failure that masks others stops it; in this order."""
 
     IMPORT = "import"  # of the stack
     MODEL = "model"  # is made or loaded
@@ -83,10 +96,10 @@ class Reference(FrozenModel):
 
 
 class Symptom(FrozenModel):
-    """What is seen: exception type, message (regex, searched) and raising place (glob).
+    """How it appears: exception type, message (regex, searched) and raising place (glob).
 
     The regular expression is one of :mod:`.patterns`: without look-around.
-    ``where`` is ``file:function`` of the innermost frame that is no attribute look-up, or
+    ``where`` is ``file:function`` of the innermost frame that is not an attribute look-up, or
     ``check:name`` for a post-condition of the reproduction.  ``through`` must match any frame.
     """
 
@@ -159,14 +172,14 @@ class Scope(FrozenModel):
 
 
 class Affected(Scope):
-    """A scope in which the failure shows, as the named symptom; the first that covers speaks.
+    """A scope in which the failure occurs with the named symptom; the first match wins.
 
     Attributes:
-        means: what a user can name in place of ``conditions``, where these speak of what only a
-            reproduction has (a facet, a stand-in); left out, the other conditions are meant.
-        provided: what has to hold besides and no option says, as a clause for people.
-        severity: how it hurts here, where that is not how the failure hurts as a whole.
-        first: why it stands before another scope that it overlaps.
+        means: the conditions that a user can name instead of ``conditions``, if these exist only in
+            a reproduction (a facet, a stand-in); default: the other conditions.
+        provided: a further condition without an option, as a clause of text.
+        severity: the severity in this scope, if it differs from the failure's.
+        first: why it precedes another scope that it overlaps.
     """
 
     symptom: str
@@ -177,7 +190,7 @@ class Affected(Scope):
 
 
 class Absent(Scope):
-    """A scope in which there is nothing to fail: the release lacks the option or the trainer."""
+    """A scope in which the failure cannot occur: the release lacks the option or the trainer."""
 
     why: str
 
@@ -186,8 +199,8 @@ class Avoidance(FrozenModel):
     """A way around the failure without a patch: other versions, or an option.
 
     ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text,
-    and ``versions`` where that is a way.  Which releases of a range bring no other failure to what
-    somebody has is looked up (:mod:`trl_compat.upgrade.recommend`), so a ``note`` names none.
+    and ``versions`` are the ranges that have it.  :mod:`trl_compat.upgrade.recommend` finds the
+    releases of a range that bring no other failure, so a ``note`` names none.
     """
 
     upgrade: Ranges = {}
@@ -199,9 +212,9 @@ class Avoidance(FrozenModel):
     @model_validator(mode="after")
     def _one(self) -> Avoidance:
         if sum(map(bool, (self.upgrade, self.pin, self.option))) != 1:
-            raise ValueError("give exactly one of upgrade, pin and option")
+            raise ValueError("give exactly one of upgrade, pin or option")
         if self.versions and not self.option:
-            raise ValueError("'versions' says where an option is a way, so needs 'option'")
+            raise ValueError("'versions' limits an option, so it requires 'option'")
         return self
 
 
@@ -224,17 +237,19 @@ class Remedy(FrozenModel):
     @classmethod
     def _not_a_form(cls, name: str) -> str:
         if name.endswith(STANDALONE):
-            raise ValueError(f"'{name}': cells of standalone forms end in '{STANDALONE}'")
+            raise ValueError(
+                f"'{name}': the ending '{STANDALONE}' is reserved for standalone forms"
+            )
         return name
 
 
 class Fix(Remedy):
-    """A smallest change that mends the failure without changing versions; it must pass.
+    """A smallest change that fixes the failure without changing versions; it must pass.
 
     Attributes:
         snippet: how a user of this package applies it.
-        standalone: the same for who does without this package: Python to paste before the trainer
-            is made, which imports nothing of ours.  Cells execute this very text.
+        standalone: the same as Python code to paste before the trainer is created, which does not
+            import trl_compat.  Cells execute exactly this text.
     """
 
     summary: str
@@ -244,14 +259,14 @@ class Fix(Remedy):
 
 
 class WrongFix(Remedy):
-    """A change that is recommended somewhere and does not mend the failure; run to show it."""
+    """A change that is recommended elsewhere but does not fix the failure; cells prove it."""
 
     why: str
     symptom: str
 
 
 class Reproduction(FrozenModel):
-    """Which module provokes the failure, under which conditions, and what its control is."""
+    """The module that triggers the failure, its conditions, and its control."""
 
     module: str = Field(pattern=r"^\w+$")
     conditions: dict[str, Value] = {}
@@ -263,7 +278,7 @@ class Reproduction(FrozenModel):
     def _known(self) -> Reproduction:
         for name in self.variants:
             if not NAME.fullmatch(name):  # they become parts of file names
-                raise ValueError(f"variant '{name}' is not of small letters, digits, '.', '+', '-'")
+                raise ValueError(f"variant '{name}' may contain only a-z, 0-9, '.', '+' and '-'")
         for name in (*([self.control] if self.control else []), *self.default):
             if name not in self.variants:
                 raise ValueError(f"'{name}' is not one of the variants")
@@ -279,16 +294,18 @@ class Advisory(FrozenModel):
 
     Attributes:
         schema_version: of this schema; left out, 1.
-        summary: who is hit, by what, since when until when.
-        cause: why, and what plays no part.
-        details: what else is worth knowing.
+        summary: affected setups, symptom and affected releases.
+        cause: why it fails, and what is irrelevant.
+        details: further information.
         available: releases that have the feature at all.
-        absent: scopes in which there is nothing to fail.
-        masks: it stops reproductions of other failures before their place of interest.
-        avoid: ways around it by other versions or options, the best first.
-        advice: what else helps, in a sentence; it names no release (``avoid`` does).
-        withdrawn: the day from which the record no longer holds; it is kept for those who refer to
-            it and used by nothing.
+        absent: scopes in which the failure cannot occur.
+        masks: it stops reproductions of other failures before they can show their failure.
+        avoid: workarounds by other versions or options, the best first.
+        advice: another remedy, in one sentence; it names no release (``avoid`` does).
+        open_ends: by package, why its ranges have no upper end although its newest release was not
+            observed to fail, where another package of the block has an end.
+        withdrawn: the date from which the advisory is no longer valid; it is kept for references
+            but not used.
     """
 
     schema_version: Literal[1] = 1
@@ -306,6 +323,7 @@ class Advisory(FrozenModel):
     absent: tuple[Absent, ...] = ()
     symptoms: dict[str, Symptom]
     affected: tuple[Affected, ...]
+    open_ends: Reasons = {}
     reproduction: Reproduction | None = None
     masks: bool = False
     moment: Moment | None = None
@@ -319,11 +337,13 @@ class Advisory(FrozenModel):
         named = [*(a.symptom for a in self.affected), *(w.symptom for w in self.wrong_fixes)]
         for symptom in named:
             if symptom not in self.symptoms:
-                raise ValueError(f"symptom '{symptom}' is not described")
+                raise ValueError(f"symptom '{symptom}' is not defined")
         if self.reproduction is None and not self.masks:
-            raise ValueError("needs a reproduction, or 'masks: true'")
+            raise ValueError("requires a reproduction or 'masks: true'")
         if self.moment is not None and not self.masks:
-            raise ValueError("'moment' says when a failure masks others, so needs 'masks: true'")
+            raise ValueError(
+                "'moment' applies to failures that mask others, so it requires 'masks: true'"
+            )
         return self
 
     def conditions_for_users(self, block: Affected) -> Conditions:

@@ -1,8 +1,7 @@
-"""Which outcome the advisories predict for a cell; the only place where predictions are made.
+"""The outcome that the advisories predict for a cell; the only place where predictions are made.
 
-Ranges name releases.  Of a stack that takes a git commit of a package they say nothing, and where
-they would decide nothing is predicted, unless a record of the failure names that very commit:
-whoever wrote it has looked at that tree.
+Version ranges name releases.  They do not apply to a git commit, so where only a range could
+decide, nothing is predicted, unless an advisory of the failure names this commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What went wrong on the ranks of a cell, in the order in which it did.
+"""What went wrong on the ranks of a cell, in order of time.
 
-An exception that ended a scenario is one such thing.  So is every check and every precondition that
-was registered as false, whether or not somebody swallowed the exception: the register decides.
-Pure; the verdict is reached in :mod:`trl_compat.cells.outcomes`.
+An exception that ended a scenario is one such event.  So is every failed check and precondition,
+even if the exception was swallowed: the register decides.  This module is pure; the verdict is
+reached in :mod:`trl_compat.cells.outcomes`.
 """
 
 from __future__ import annotations

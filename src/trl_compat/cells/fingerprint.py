@@ -1,7 +1,7 @@
-"""What a run of a cell says about its stack, without what changes from run to run.
+"""What a run of a cell says about its stack, without anything that changes from run to run.
 
-Two runs of the same cell, in whatever order and however started, must have the same essence: that
-is what makes ranks forked from a prepared parent as good as plain ``torchrun``.
+Two runs of the same cell, in any order and however started, must have the same essence.  This is
+why ranks forked from a prepared parent are as good as plain ``torchrun``.
 """
 
 from __future__ import annotations

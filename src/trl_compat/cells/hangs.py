@@ -1,7 +1,7 @@
-"""Reading a hang: where every rank was, in which collective, and which rank left the others.
+"""Reading a hang: where every rank was, in which collective, and which rank diverged.
 
-Pure: it reads what :mod:`trl_compat.running.execution.watch` asked of the ranks before
-they were killed.
+Pure: it reads the states that :mod:`trl_compat.running.execution.watch` collected before the
+ranks were killed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class RankState(BaseModel):
         place: ``file:function`` of the innermost frame, or of the caller of the collective.
         waits_in: the collective that it had called and that had not returned, or None.
         started: collectives that it had started, summed over its process groups; None if torch
-            cannot tell or the rank did not answer.
-        last: the newest entry of torch's flight recorder, where it keeps one.
+            does not know or the rank did not respond.
+        last: the newest entry of torch's flight recorder, if it is enabled.
         stack: its Python stacks, innermost frame first.
     """
 
@@ -116,7 +116,7 @@ def explain(ranks: Mapping[int, RankState], gone: Mapping[int, str]) -> str:
     parts = [f"rank {rank} {how}" for rank, how in sorted(gone.items())]
     for rank, state in sorted(ranks.items()):
         if not state.stack:
-            parts.append(f"rank {rank} did not answer")
+            parts.append(f"rank {rank} did not respond")
             continue
         doing = f"waits in {state.waits_in} called by" if state.waits_in else "is in"
         count = f", {state.started} collectives started" if state.started is not None else ""
@@ -126,5 +126,5 @@ def explain(ranks: Mapping[int, RankState], gone: Mapping[int, str]) -> str:
         parts.append(f"rank {culprit} diverged first")
     elif len(ranks) > 1 and not gone:
         same = len({(s.waits_in, s.place) for s in ranks.values()}) == 1
-        parts.append("all ranks are at the same place" if same else "the ranks' ways have parted")
+        parts.append("all ranks are at the same place" if same else "the ranks diverged")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""The typed result of a cell, and the one pure function that decides it from what was observed."""
+"""The typed result of a cell, and the one pure function that decides it from the observation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trl_compat.runtime.spec import UNRECORDED
 
 
 class Outcome(enum.StrEnum):
-    """What became of a cell; ``sentence`` says it to people, ``folded`` is the mark in tables."""
+    """The outcome of a cell; ``sentence`` explains it, ``folded`` is the mark in tables."""
 
     sentence: str
     folded: str
@@ -34,16 +34,20 @@ class Outcome(enum.StrEnum):
 
     PASS = "pass", "✅", "Ran to the end and every post-condition holds."
     REPRODUCED = "reproduced", "❌", "Fails exactly as the advisory records it."
-    MASKED = "masked", "⚠️", "An earlier, different failure stopped it before the place of interest."
-    OTHER_FAILURE = "other-failure", "⚠️", "Fails in a way that no advisory records: a discovery."
+    MASKED = (
+        "masked",
+        "⚠️",
+        "An earlier, different failure stopped it before it could show this one.",
+    )
+    OTHER_FAILURE = "other-failure", "⚠️", "Fails in a way that no advisory records: a new failure."
     NOT_APPLICABLE = "not-applicable", "—", "This release has no such trainer or option."
     UNRESOLVABLE = "unresolvable", "⚠️", "No such stack: its packages cannot be installed together."
     UNAVAILABLE = (
         "unavailable",
         "⚠️",
-        "Not run: a source of this stack is out of this machine's reach.",
+        "Not run: this machine cannot reach a source of this stack.",
     )
-    HANG = "hang", "⚠️", "Did not end: its time was up, or nothing of it moved any more."
+    HANG = "hang", "⚠️", "Did not end: it exceeded its time limit, or made no progress."
     CRASH = "crash", "⚠️", "A rank died without raising: a signal, out of memory, or an early exit."
     VACUOUS = "vacuous", "⚠️", "Ran to the end without asserting anything: proves nothing."
     UNSTABLE = "unstable", "⚠️", "Two runs of the same cell differ."
@@ -56,7 +60,7 @@ class Outcome(enum.StrEnum):
 
 
 class Launch(enum.StrEnum):
-    """How the ranks were started: forked from a parent with the imports done, or afresh."""
+    """How the ranks were started: forked from a prepared parent, or as new processes."""
 
     PRELOADED = "preloaded"
     TORCHRUN = "torchrun"
@@ -125,8 +129,8 @@ def left_running(count: int) -> str:
     if not count:
         return ""
     if count == 1:
-        return "a process that it started was still running when it was over, and was ended"
-    return f"{count} processes that it started were still running when it was over, and were ended"
+        return "a process that it started was still running at its end and was killed"
+    return f"{count} processes that it started were still running at its end and were killed"
 
 
 class Verdict(BaseModel):
@@ -194,7 +198,7 @@ def decide(
     if any(record.status == "not-applicable" for record in records):
         return Verdict(
             outcome=Outcome.OTHER_FAILURE,
-            reason="the ranks disagree on whether this release has what is tested",
+            reason="the ranks disagree on whether the failure applies to this release",
         )
     if missing:
         return Verdict(outcome=Outcome.CRASH, reason=_deaths(observed, missing))
@@ -202,7 +206,7 @@ def decide(
         died = sorted(observed.rank_exits)
         how = _deaths(observed, died) if died else f"the launcher ended {observed.exit_status}"
         return Verdict(
-            outcome=Outcome.CRASH, reason=f"in teardown, every scenario had finished: {how}"
+            outcome=Outcome.CRASH, reason=f"in teardown, after every scenario had finished: {how}"
         )
     if not any(record.checks for record in records):
         return Verdict(outcome=Outcome.VACUOUS, reason="no rank registered an assertion")
@@ -218,7 +222,7 @@ def agreed(verdicts: Sequence[Verdict]) -> Verdict:
         f"{count} × {outcome}{f' ({name})' if (name := masked_by or symptom) else ''}"
         for (outcome, symptom, masked_by), count in seen.most_common()
     )
-    reason = f"{len(verdicts)} runs of it differ: {', '.join(told)}"
+    reason = f"{len(verdicts)} runs differ: {', '.join(told)}"
     why = {f"{v.outcome}: {v.reason}": None for v in verdicts if v.reason}  # each once, in order
     reason = "; ".join([reason, *why])
     return Verdict(outcome=Outcome.UNSTABLE, reason=reason, error=verdicts[0].error)
@@ -265,7 +269,7 @@ def _judge_error(
     said = f"{error['exception']}: {_short(error['message'])}"
     resembled = advisory.resembled_by(error)
     if resembled is not None:
-        said = f"a new text at the place of symptom '{resembled}', maybe the same cause: {said}"
+        said = f"a new message at the place of symptom '{resembled}', maybe the same cause: {said}"
     return Verdict(outcome=Outcome.OTHER_FAILURE, reason=said, resembles=resembled, error=error)
 
 
@@ -296,7 +300,7 @@ def disk_to_blame(observed: Observation) -> str:
     if observed.shortage:
         why = observed.shortage
     elif met:
-        why = f"rank {', '.join(dict.fromkeys(met))} had no room to write"
+        why = f"rank {', '.join(dict.fromkeys(met))} had no disk space to write"
     elif lost:
         why = f"rank {', '.join(lost)} could not write its record"
     else:
@@ -327,9 +331,9 @@ def _killed_for_memory(observed: Observation) -> bool:
 
 
 def _memory(observed: Observation) -> str:
-    held = f"its processes held {observed.peak_memory / 10**9:.1f} GB together"
+    held = f"its processes used {observed.peak_memory / 10**9:.1f} GB in total"
     if observed.stopped is Stop.MEMORY:
-        return f"out of memory: {held}, more than a cell may"
+        return f"out of memory: {held}, which exceeds the limit of a cell"
     ranks = [str(r) for r, status in observed.rank_exits.items() if status == -signal.SIGKILL]
     return f"out of memory: the kernel killed rank {', '.join(ranks)} ({held})"
 
@@ -342,7 +346,7 @@ def _deaths(observed: Observation, missing: Sequence[int]) -> str:
         status = observed.rank_exits.get(rank)
         match status:
             case None | 0:
-                said.append(f"rank {rank} left without a record")
+                said.append(f"rank {rank} exited without a record")
             case _ if status < 0:
                 said.append(f"rank {rank} was killed by signal {-status} ({_signal(-status)})")
             case _:
@@ -364,17 +368,19 @@ def _ended_by_us(observed: Observation) -> Verdict:
 
 
 def _last_words(observed: Observation) -> str:
-    why = "nothing of it moved any more" if observed.stopped is Stop.SILENCE else "its time was up"
+    why = (
+        "it made no progress" if observed.stopped is Stop.SILENCE else "it exceeded its time limit"
+    )
     gone = {
         rank: f"had {'finished' if record.status == 'finished' else 'left: ' + record.status}"
         for rank, record in observed.ranks.items()
     }
     if len(gone) == observed.world_size:
         still = ", ".join(f"rank {rank}" for rank in sorted(observed.hanging)) or "the launcher"
-        return f"in teardown, every scenario had ended: {why}; still there: {still}"
+        return f"in teardown, after every scenario had ended: {why}; still running: {still}"
     running = {rank: state for rank, state in observed.hanging.items() if rank not in gone}
     told = hangs.explain(running, gone)
-    return f"{why}: {told}" if told else f"{why}; no rank could be asked"
+    return f"{why}: {told}" if told else f"{why}; no rank could report its state"
 
 
 LONGEST_REASON = 1_000

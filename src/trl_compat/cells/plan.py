@@ -1,4 +1,4 @@
-"""Cells and the plan: which of them a selection means, and in which order they run."""
+"""Cells and the plan: which cells a selection contains, and in which order they run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a rank writes about itself, as a schema: anything else is no record.
+"""The record that a rank writes about itself, as a schema: anything else is rejected.
 
-The runtime writes nothing else (``trl_compat.runtime.rank``), but a rank's files can be written by
-whatever runs in it.  So they are data of a stranger: what does not fit is refused as a whole, and
-whoever reads a record that was accepted can rely on every type in it.
+The runtime (``trl_compat.runtime.rank``) writes only such records, but any code in a rank can write
+its files.  So they are untrusted data: a record that does not match is rejected as a whole, and
+readers of an accepted record can rely on every type in it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lines to paste: what runs a cell again, in the words in which this run was started.
+"""Commands to paste that run a cell again, in the form in which this run was started.
 
-Who came through nox is given nox, who called ``trl-compat`` is given that, by the name or the path
-by which a shell finds it.  Paths are relative to the current folder where they are below it, below
-``~`` where they are in the user's home, else absolute, and quoted.  The noxfile imports this
-module, so it needs the standard library only.
+A run started by nox prints nox commands; a run started by ``trl-compat`` prints the name or path by
+which the shell finds it.  Paths are relative below the current folder, start with ``~`` below the
+user's home, and are absolute otherwise; they are quoted.  The noxfile imports this module, so it
+uses only the standard library.
 """
 
 from __future__ import annotations

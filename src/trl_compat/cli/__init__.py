@@ -26,14 +26,14 @@ from trl_compat.errors import HarnessError
 
 
 class Commands(click.Group):
-    """The commands; a pipe of ours that breaks is no reader of theirs that has gone."""
+    """The commands; a broken pipe inside a command is an error of the harness."""
 
     def invoke(self, context: click.Context) -> object:
         """Runs a command."""
         try:
             return super().invoke(context)
         except BrokenPipeError as error:  # click would end with 1, which means findings
-            raise HarnessError("a process that it talks to has gone") from error
+            raise HarnessError("a process that it was connected to ended unexpectedly") from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,11 +42,11 @@ class Commands(click.Group):
     "--project",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="A checkout of trl-compat; the current folder by default.",
+    help="Checkout of trl-compat; default: the current folder.",
 )
 @click.pass_context
 def cli(context: click.Context, project: Path) -> None:
-    """Which releases of the LLM post-training stack work together, found by running them."""
+    """Test which releases of the LLM post-training stack work together."""
     context.obj = project
 
 

@@ -13,7 +13,7 @@ from trl_compat.text import terminal
 
 @click.group(epilog="Example: trl-compat advisories lint")
 def advisories() -> None:
-    """Work on the advisories of a checkout: lint, compile, export, releases."""
+    """Check, compile and export the advisories of a checkout."""
 
 
 @advisories.command(epilog="Example: trl-compat advisories lint")
@@ -21,9 +21,10 @@ def advisories() -> None:
 def lint(root: Path) -> None:
     """Check every record beyond its schema: ranges, versions, references, open ends.
 
-    A record that cannot be read is named, and the others are checked all the same.
+    Unreadable records are named; the others are still checked.
 
-    Exit code 0: clean, warnings left aside; 1: a record has an error; 2: a record cannot be read.
+    Exit code 0: no errors (there may be warnings); 1: a record has an error; 2: a record cannot be
+    read.
     """
     from trl_compat import advisories as records
     from trl_compat import results
@@ -61,7 +62,7 @@ def compile_(root: Path) -> None:
     document = results.read(where.reports / "results.json")
     if document is None or not folder.is_dir():
         missing = folder if document else where.reports / "results.json"
-        raise BadInput(f"{missing}: not there; this command works in a checkout")
+        raise BadInput(f"{missing}: not found; run this command in a checkout")
     catalogue = records.load(where.advisories, where.reproductions)
     compiled.write(folder, catalogue, document)
     click.echo(f"compiled {len(catalogue.records)} advisories into {folder}")
@@ -73,11 +74,11 @@ def compile_(root: Path) -> None:
     "folder",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for one record per advisory in the OSV format.",
+    help="Output folder; one OSV record per advisory.",
 )
 @click.pass_obj
 def export(root: Path, folder: Path) -> None:
-    """Write the advisories in a format that other tools read."""
+    """Export the advisories in the OSV format."""
     from trl_compat import advisories as records
     from trl_compat import results
     from trl_compat.files import project
@@ -96,9 +97,9 @@ def export(root: Path, folder: Path) -> None:
 @advisories.command(epilog="Example: trl-compat advisories releases")
 @click.pass_obj
 def releases(root: Path) -> None:
-    """Write the list of releases, and what each requires of the others, from the package index.
+    """Update the list of releases and their requirements from the package index.
 
-    Needs the network. What a release requires never changes, so only new ones are looked at.
+    Needs the network. The requirements of a release never change, so only new ones are fetched.
     """
     import datetime
     import json
@@ -112,7 +113,7 @@ def releases(root: Path) -> None:
 
     folder = root / "src" / "trl_compat" / "shipped"
     if not (folder / "releases.json").is_file():
-        raise BadInput(f"{folder}: no releases.json there; this command works in a checkout")
+        raise BadInput(f"{folder}: no releases.json found; run this command in a checkout")
     documents, required = {}, {p: dict(by) for p, by in requires.known().items()}
     for package in PACKAGES:
         address = known.INDEX.format(package=package)
@@ -126,11 +127,11 @@ def releases(root: Path) -> None:
                 try:
                     lines = index_metadata.requirements(files)
                 except index_metadata.NoMetadata:
-                    click.echo(f"{package} {version}: says nothing of what it requires", err=True)
+                    click.echo(f"{package} {version}: declares no requirements", err=True)
                     lines = []
                 required.setdefault(package, {})[version] = requires.of_release(lines, python)
         except (OSError, ValueError) as error:
-            raise BadInput(f"{address}: cannot be read ({error}); nothing is changed") from None
+            raise BadInput(f"{address}: cannot be read ({error}); nothing was changed") from None
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     found = known.fetched(documents, today)
     (folder / "releases.json").write_text(known.written(found), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``trl-compat bench``: what the harness saves, measured."""
+"""``trl-compat bench``: measure what the harness saves."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from trl_compat.cli import extra
 
 
 @click.command(epilog="Example: trl-compat bench --cells 24")
-@click.option("--profile", default="default", show_default=True, help="Whose cells are measured.")
+@click.option(
+    "--profile", default="default", show_default=True, help="Profile whose cells are measured."
+)
 @click.option(
     "--cells",
     "count",
     type=click.IntRange(min=1),
     default=24,
     show_default=True,
-    help="Size of the sample of them.",
+    help="Sample size.",
 )
-@click.option("--whole", is_flag=True, help="All of them; the plain way takes long.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time, ours.")
-@click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), help="Write it there.")
+@click.option("--whole", is_flag=True, help="Measure every cell of the profile; slow.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Stacks that the harness runs in parallel."
+)
+@click.option(
+    "--markdown",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the table to this file.",
+)
 @click.pass_obj
 def bench(
     root: Path, profile: str, count: int, whole: bool, jobs: int | None, markdown: Path | None
 ) -> None:
-    """Measure the same cells by plain torchrun and by the matrix, and print the ratios."""
+    """Measure the same cells with plain torchrun and with the matrix; print the ratios."""
     extra.require("bench")
     from trl_compat.files import project
     from trl_compat.machine import host

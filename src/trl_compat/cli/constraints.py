@@ -10,17 +10,29 @@ from trl_compat.errors import BadInput
 @click.command(
     epilog="Example: trl-compat constraints --avoid online-dpo-ref-none > constraints.txt"
 )
-@click.option("--avoid", "failures", multiple=True, required=True, help="A failure; repeatable.")
-@click.option("--given", multiple=True, metavar="NAME==VERSION", help="What stays as it is.")
-@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="A condition of yours.")
+@click.option(
+    "--avoid", "failures", multiple=True, required=True, help="Failure to avoid; repeatable."
+)
+@click.option(
+    "--given", multiple=True, metavar="NAME==VERSION", help="Version to keep; repeatable."
+)
+@click.option(
+    "--set",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Condition of your setup; repeatable.",
+)
 def constraints(
     failures: tuple[str, ...], given: tuple[str, ...], options: tuple[str, ...]
 ) -> None:
     """Print pip constraints that avoid known failures, for pip install -c.
 
-    What a constraint cannot say is said in a comment, and first of all the patch that needs none.
+    Comments name the patch that needs no constraints, and everything that constraints cannot
+    express.
 
-    Exit code 0: there are constraints, or none are needed; 2: bad input, or pip cannot say it.
+    Exit code 0: constraints exist, or none are needed; 2: bad input, or pip constraints cannot
+    express it.
     """
     from trl_compat.shipped import records
     from trl_compat.upgrade import constraints as ways
@@ -42,7 +54,7 @@ def constraints(
             patch = ways.patch(avoidance.record, versions)
             instead = f"{patch}; or" if patch else "give other versions with --given, or"
             raise BadInput(
-                f"{avoidance.record.id}: pip constraints cannot say it{kept}: no releases of a "
+                f"{avoidance.record.id}: pip constraints cannot express it{kept}: no releases of a "
                 f"single package avoid it and bring no other failure; {instead} run: trl-compat "
                 "doctor FILE"
             )

@@ -1,4 +1,4 @@
-"""``trl-compat doctor``: known failures of what someone has, without running anything."""
+"""``trl-compat doctor``: known failures of an environment or a lock, without running anything."""
 
 from __future__ import annotations
 
@@ -23,32 +23,36 @@ FILE = click.Path(path_type=Path)
 
 @click.command(epilog="Example: trl-compat doctor uv.lock --script train.py --ds-config zero3.json")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--python", type=FILE, help="Look at the environment of this interpreter.")
-@click.option("--config", type=FILE, help="What `accelerate config` wrote.")
-@click.option("--ds-config", type=FILE, help="A DeepSpeed configuration.")
-@click.option("--script", type=FILE, help="A training script; it is read, not run.")
-@click.option("--trainer", multiple=True, help="A trainer that you use, or several: GRPO,SFT.")
-@click.option("--strategy", multiple=True, help="How it is distributed, e.g. zero3, fsdp2, ddp.")
+@click.option("--python", type=FILE, help="Examine the environment of this interpreter.")
+@click.option("--config", type=FILE, help="Configuration written by `accelerate config`.")
+@click.option("--ds-config", type=FILE, help="DeepSpeed configuration.")
+@click.option("--script", type=FILE, help="Training script; it is read, not run.")
+@click.option("--trainer", multiple=True, help="Trainer in use, or several: GRPO,SFT.")
+@click.option(
+    "--strategy",
+    multiple=True,
+    help="Strategy in use: ddp, zero1 to zero3, deepspeed, fsdp, fsdp1, fsdp2, none.",
+)
 @click.option("--zero-stage", type=click.IntRange(0, 3))
 @click.option("--fsdp-version", type=click.IntRange(1, 2))
-@click.option("--peft/--no-peft", default=None, help="Whether the model has adapters.")
+@click.option("--peft/--no-peft", default=None, help="Whether PEFT adapters are used.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]))
 @click.option("--world-size", type=click.IntRange(min=1))
 @click.option(
-    "--set", "options", multiple=True, metavar="NAME=VALUE", help="Any other option, by its name."
+    "--set", "options", multiple=True, metavar="NAME=VALUE", help="Any other option, by name."
 )
 @click.option(
     "--advisories",
     "folder",
     type=FILE,
-    help="A folder of records of your own, beside those that are shipped.",
+    help="Folder with your own advisories, in addition to those shipped.",
 )
 @click.option(
     "--pyproject",
     type=FILE,
     default=Path("pyproject.toml"),
     show_default=True,
-    help="Where [tool.trl-compat] says which failures to ignore.",
+    help="File whose [tool.trl-compat] lists the failures to ignore.",
 )
 @click.option(
     "--format",
@@ -69,15 +73,15 @@ def doctor(
     options: tuple[str, ...],
     **named: object,
 ) -> None:
-    """Which known failures apply to an environment, a lock or a requirements file, and the fix.
+    """List the known failures of an environment, a lock or a requirements file, with fixes.
 
-    FILE is requirements.txt, uv.lock, pylock.toml, poetry.lock, or - for the output of pip freeze;
-    without one, and without --python, this environment is looked at.  What you name, or what your
-    configuration and script say, narrows the answer; the rest is listed as "applies if".  A name or
-    a value that does not exist is refused: it would match nothing.
+    FILE is requirements.txt, uv.lock, pylock.toml, poetry.lock, or - for the output of pip freeze.
+    Without FILE and --python, the current environment is examined.  Options, configuration files
+    and the script narrow the answer; unspecified conditions are reported as "applies if".  Unknown
+    names and values are rejected.
 
-    Exit code 0: nothing applies; 1: something does or may, or it cannot be told; 2: wrong usage or
-    bad input (the other files are answered all the same).
+    Exit code 0: nothing applies; 1: something applies, may apply, or cannot be determined; 2: wrong
+    usage or bad input (the other files are still examined).
     """
     from trl_compat.doctor.diagnosis import Known, examine
     from trl_compat.doctor.render import render
@@ -86,7 +90,7 @@ def doctor(
     from trl_compat.usage import vocabulary
 
     if files and python:
-        raise BadInput("a file and --python: name one of the two")
+        raise BadInput("give either a file or --python, not both")
     own, more_uses, broken = _own(folder)
     known = {**records.shipped(), **own}
     uses = (*records.shipped_uses(), *more_uses)
@@ -136,7 +140,7 @@ def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str
 def _read(
     conditions: Conditions, config: Path | None, ds_config: Path | None, script: Path | None
 ) -> None:
-    """What the files of a user say besides."""
+    """Adds what the user's files say."""
     if config:
         from trl_compat.usage import configs
 
@@ -152,19 +156,19 @@ def _read(
 
 
 def _meant(file: str | None, words: Vocabulary) -> str:
-    """What somebody may have meant who wrote ``--trainer GRPO SFT``."""
+    """A hint for a user who wrote ``--trainer GRPO SFT``."""
     if file is None or Path(file).suffix or words.trainer(file) is None:
         return ""
-    return "; if a trainer is meant, write them with commas: --trainer GRPO,SFT"
+    return "; to name several trainers, separate them by commas: --trainer GRPO,SFT"
 
 
 def _sources(
     files: Sequence[str], python: Path | None, words: Vocabulary
 ) -> tuple[list[Source], list[str]]:
-    """What is to be looked at, and a sentence for each file that cannot be.
+    """The sources to examine, and a sentence for each file that cannot be read.
 
     Raises:
-        BadInput: there is nothing else.
+        BadInput: no source is left.
     """
     from trl_compat.stacks import sources
 
@@ -182,7 +186,7 @@ def _sources(
 
 
 def _accepted(pyproject: Path, known: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
-    """The failures that a project accepts, with the reason; a sentence for each that expired."""
+    """The failures that a project ignores, with the reason; a sentence for each that expired."""
     import datetime
 
     from trl_compat.files import reading

@@ -1,9 +1,9 @@
 """How a command ends: always with one of the documented exit codes, never with a traceback.
 
-What nobody expected is one sentence and exit code 70; its traceback is kept in the cache, and is
-printed where ``TRL_COMPAT_TRACEBACK=1`` is set.  SIGTERM and SIGHUP are like Ctrl-C: what is
-finished is kept, nothing is left behind, exit code 130.  A reader who stops reading (``| head``)
-ends nothing: the command goes on without printing and ends with the exit code that it has earned.
+An unexpected error is printed as one sentence and ends with exit code 70; the traceback is written
+to the cache, and printed if ``TRL_COMPAT_TRACEBACK=1`` is set.  SIGTERM and SIGHUP act like Ctrl-C:
+finished cells are kept, no process is left running, exit code 130.  A closed pipe (``| head``) does
+not end a command: it goes on without printing and ends with its usual exit code.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _code_of(command: Callable[[], object]) -> int:
         return EXIT_HARNESS
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "free some space and run the same command again, finished cells are kept"
+            hint = "free some space and run the same command again; finished cells are kept"
             _say(f"trl-compat: {error.strerror}; {hint}")
             return EXIT_USAGE
         return _unexpected(error)
@@ -80,7 +80,7 @@ def _code_of(command: Callable[[], object]) -> int:
 
 
 def _unexpected(error: BaseException) -> int:
-    """Says in one sentence what happened, and where the rest is."""
+    """Says in one sentence what happened, and where the traceback is."""
     told = "".join(traceback.format_exception(error))
     said = " ".join(str(error).split())[:300]
     _say(f"trl-compat: the harness failed: {type(error).__name__}: {said}{_kept(told)}")
@@ -98,8 +98,8 @@ def _kept(told: str) -> str:
         path = cache.root() / "traceback.txt"
         cache.write(path, told)
     except Exception:  # a cache that cannot be written to
-        return "; TRL_COMPAT_TRACEBACK=1 shows where"
-    return f"; where it happened is in {_short(path)}"
+        return "; set TRL_COMPAT_TRACEBACK=1 to see the traceback"
+    return f"; the traceback is in {_short(path)}"
 
 
 def _short(path: Path) -> str:
@@ -114,18 +114,18 @@ def _say(text: str) -> None:
 
 
 def listen() -> None:
-    """Makes a polite end one like Ctrl-C, unless whoever started us asked for deafness (nohup)."""
+    """Makes SIGTERM and SIGHUP act like Ctrl-C, unless they are ignored on purpose (nohup)."""
     for number in POLITE_ENDS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
-    # A terminal that closes sends several: the first one is enough, the rest is cleaning up.
+    # A closing terminal sends several signals; the later ones must not interrupt the clean-up.
     for polite in POLITE_ENDS:
         signal.signal(polite, _heard)
     raise KeyboardInterrupt
 
 
 def _heard(number: int, frame: object) -> None:
-    """Not SIG_IGN, which processes inherit that are started while cleaning up."""
+    """Does nothing.  Not SIG_IGN, because processes started during the clean-up inherit that."""

@@ -1,4 +1,4 @@
-"""``trl-compat explain``: an advisory, for people."""
+"""``trl-compat explain``: print an advisory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trl_compat.text import terminal
 @click.argument("failure")
 @click.pass_obj
 def explain(root: Path, failure: str) -> None:
-    """Explain FAILURE: what is seen, who is hit, why, since when, the fix and its proof.
+    """Explain FAILURE: symptoms, affected setups, cause, affected releases, fix and proof.
 
-    Proofs are those of reports/results.json, or, outside a checkout, of the results that the
-    package came with; nothing is run.
+    Proofs are taken from reports/results.json, or, outside a checkout, from the results shipped
+    with the package; nothing is run.
     """
     from trl_compat import advisories, results
     from trl_compat.files.names import require_known
@@ -25,7 +25,7 @@ def explain(root: Path, failure: str) -> None:
     catalogue = advisories.at_hand(root)
     require_known("failure", [failure], sorted(catalogue.records))
     advisory = catalogue[failure]
-    # Elsewhere a file of that name is somebody else's.
+    # Outside a checkout, a file of that name is not ours.
     checkout = any((root / "advisories").glob("*.yaml"))
     document = results.read(root / "reports" / "results.json") if checkout else None
     told = account.of(document, advisory) if document else account.shipped(failure)

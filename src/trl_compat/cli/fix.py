@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """An option per package, for a version other than the installed one."""
     for package in reversed(SHOWN_PACKAGES):
-        add = click.option(f"--{package}", metavar="VERSION", help=f"As if {package} were this.")
+        add = click.option(
+            f"--{package}", metavar="VERSION", help=f"Assume this version of {package}."
+        )
         command = add(command)
     return command
 
@@ -28,9 +30,11 @@ def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(epilog="Example: trl-compat fix ppo-zero3-save --trl 0.12.2")
 @click.argument("failure", required=False)
 @version_options
-@click.option("--fix", "name", help="Another fix than the first; see --list.")
-@click.option("--standalone", is_flag=True, help="The one that does not need this package.")
-@click.option("--list", "listing", is_flag=True, help="List the fixes, of FAILURE or of all.")
+@click.option("--fix", "name", help="Name of the fix; default: the first of --list.")
+@click.option("--standalone", is_flag=True, help="Print code that does not import trl_compat.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List the fixes of FAILURE, or of all failures."
+)
 @click.pass_obj
 def fix(
     root: Path,
@@ -41,9 +45,9 @@ def fix(
     listing: bool,
     **given: str | None,
 ) -> None:
-    """Print the smallest fix of FAILURE for the versions that are installed or named.
+    """Print the smallest fix of FAILURE for the installed or given versions.
 
-    What is printed is Python: paste it into the training script before the trainer is made.
+    The output is Python code: paste it into the training script before the trainer is created.
     """
     from trl_compat import advisories
     from trl_compat.advisories import remedies
@@ -56,7 +60,7 @@ def fix(
         _list(catalogue, [failure] if failure else sorted(catalogue.records))
         return
     if failure is None:
-        raise click.UsageError("which FAILURE? --list shows all")
+        raise click.UsageError("name a FAILURE; --list shows all of them")
     advisory = catalogue[failure]
     versions = {**remedies.installed(), **remedies.named(given)}
     found = remedies.remedy(advisory, versions, name)
@@ -80,14 +84,14 @@ def _text(fix: Fix, others: Sequence[Fix], standalone: bool) -> str:
     """What to paste.
 
     Raises:
-        BadInput: a form without this package is asked for and there is none.
+        BadInput: the standalone form is requested and there is none.
     """
     if not standalone:
         return fix.snippet
     if not fix.standalone:
         names = [other.name for other in others if other.standalone]
-        hint = f"; one that has: --fix {names[0]}" if names else ""
-        raise BadInput(f"{fix.name} has no form without trl-compat{hint}")
+        hint = f"; a fix that has one: --fix {names[0]}" if names else ""
+        raise BadInput(f"{fix.name} has no standalone form{hint}")
     return fix.standalone
 
 
@@ -101,7 +105,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
         ranges = dict.fromkeys(wording.releases(s) for s in advisory.affected if s.versions)
         return f"Not needed with {have}; affected: {'; '.join(ranges)}."
     if found.fix is None and advisory.fixes:
-        return f"Affected with {have}, but this fix is not for these versions; see --list."
+        return f"Affected with {have}, but this fix does not support these versions; see --list."
     if found.fix is None:
         return f"Affected with {have}; no patch is known." if have else "No patch is known."
     scopes = (wording.when(advisory, scope) or "always" for scope in found.hit)
@@ -111,8 +115,8 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
     known = f" with {have}" if have else ""
     missing = ", ".join(p for p in SHOWN_PACKAGES if p in counted and p not in versions)
     return (
-        f"May be needed{known} ({when}); neither installed here nor named: {missing}. It changes "
-        "affected releases only."
+        f"May be needed{known} ({when}); versions not installed and not given: {missing}. The fix "
+        "changes affected releases only."
     )
 
 

@@ -1,4 +1,4 @@
-"""``trl-compat gate``: may I upgrade?"""
+"""``trl-compat gate``: decide whether an upgrade is safe."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ FORMATS = ("text", "json", "markdown", "sarif", "github")
 @click.command(
     epilog='Example: trl-compat gate --reference uv.lock --candidate "trl==0.18.2 transformers<5"'
 )
-@click.option("--reference", required=True, metavar="STACK", help="What you have.")
-@click.option("--candidate", required=True, metavar="STACK", help="What you want.")
-@click.option("--failure", "failures", multiple=True, help="Only this failure.")
-@click.option("--trainer", "trainers", multiple=True, help="You use this trainer, e.g. GRPO.")
-@click.option("--strategy", "strategies", multiple=True, help="You use this, e.g. zero3 or fsdp2.")
+@click.option("--reference", required=True, metavar="STACK", help="The stack in use.")
+@click.option("--candidate", required=True, metavar="STACK", help="The stack to upgrade to.")
+@click.option("--failure", "failures", multiple=True, help="Run only this failure; repeatable.")
+@click.option("--trainer", "trainers", multiple=True, help="Trainer in use, or several: GRPO,SFT.")
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    help="Strategy in use: ddp, zero1 to zero3, deepspeed, fsdp, fsdp1, fsdp2, none.",
+)
 @click.option("--model", "models", multiple=True, default=("tiny-qwen2",), show_default=True)
-@click.option("--world-size", type=click.IntRange(2, 8), help="Ranks of a cell.")
+@click.option("--world-size", type=click.IntRange(2, 8), help="Ranks per cell.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
 @click.option(
     "--build",
@@ -32,35 +37,35 @@ FORMATS = ("text", "json", "markdown", "sarif", "github")
     multiple=True,
     metavar="PACKAGE",
     callback=lambda _, __, names: _packages(names),
-    help="Build this package from its source where it has no wheel or comes from git. That runs its"
-    " build's code, contained as cells are.",
+    help="Allow building this package from source if it has no wheel or comes from git. This runs"
+    " its build code, contained like a cell.",
 )
-@click.option("--python", help="Python of stacks that are made, e.g. 3.12; by default this one's.")
+@click.option("--python", help="Python version for resolved stacks, e.g. 3.12; default: this one.")
 @click.option(
     "--current",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="The interpreter whose packages 'current' means; by default this one.",
+    help="Interpreter whose environment 'current' refers to; default: this one.",
 )
 @click.option(
     "--as-of",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="Resolve requirements with the releases of that day; by default today's.",
+    help="Resolve requirements as of this date; default: today.",
 )
 @click.option(
     "--pyproject",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("pyproject.toml"),
     show_default=True,
-    help="Where [tool.trl-compat] says which failures to ignore.",
+    help="File whose [tool.trl-compat] lists the failures to ignore.",
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
     "--summary",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the Markdown for a pull request's comment to this file, too.",
+    help="Also write Markdown for a pull request comment to this file.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time.")
-@click.option("--fresh", is_flag=True, help="Run cells again that are known and unchanged.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of stacks to run in parallel.")
+@click.option("--fresh", is_flag=True, help="Run all cells again, including unchanged ones.")
 @click.pass_obj
 def gate(
     root: Path,
@@ -82,15 +87,16 @@ def gate(
     jobs: int | None,
     fresh: bool,
 ) -> None:
-    """May I upgrade? Run both stacks on what is known to fail, and compare.
+    """Decide whether an upgrade is safe: run both stacks against every known failure and compare.
 
-    A STACK is the name of one in matrix.yaml, a lock or requirements file (requirements.txt,
-    uv.lock, pylock.toml, poetry.lock), 'current' for what is installed, or requirements, which are
-    resolved.  What fails on the candidate blocks only where the reference passes.  Only wheels are
-    installed, and DeepSpeed, which has none; anything else is built only if --build names it.
+    A STACK is the name of a stack in matrix.yaml, a lock or requirements file (requirements.txt,
+    uv.lock, pylock.toml, poetry.lock), 'current' for the installed packages, or requirements, which
+    are resolved.  A failure on the candidate blocks only if the reference passes.  Only wheels are
+    installed, and DeepSpeed, which publishes none; other packages are built only with --build.
 
-    Exit code 0: you may upgrade; 1: a regression, no such candidate, or no answer where the
-    reference passes; 2: wrong usage or bad input; 70: the harness failed; 130: interrupted.
+    Exit code 0: you may upgrade; 1: a regression, a candidate that cannot be installed, or no
+    result where the reference passes; 2: wrong usage or bad input; 70: the harness failed; 130:
+    interrupted.
     """
     extra.require("gate")
     from trl_compat.cells import rerun
@@ -146,4 +152,4 @@ def _packages(names: tuple[str, ...]) -> frozenset[str]:
     try:
         return frozenset(canonicalize_name(name, validate=True) for name in names)
     except InvalidName as error:
-        raise click.BadParameter(f"{error}; give the name of a package") from None
+        raise click.BadParameter(f"{error}; give a package name") from None

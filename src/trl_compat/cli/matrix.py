@@ -18,36 +18,49 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: trl-compat matrix --stack trl-0.12.2 --failure ppo-zero3-save")
-@click.option("--profile", default="default", show_default=True, help="A profile of the matrix.")
-@click.option("--stack", "stacks", multiple=True, help="Only this stack; may be given again.")
-@click.option("--failure", "failures", multiple=True, help="Only this failure.")
-@click.option("--variant", "variants", multiple=True, help="Only this variant (and its control).")
-@click.option("--model", "models", multiple=True, help="Only this tiny model.")
-@click.option("--fix", "fixes", multiple=True, help="Only this fix; 'none' for unfixed.")
-@click.option("--world-size", type=int, help="Ranks of a cell, 2 to 8.")
+@click.option("--profile", default="default", show_default=True, help="Profile of the matrix.")
+@click.option("--stack", "stacks", multiple=True, help="Run only this stack; repeatable.")
+@click.option("--failure", "failures", multiple=True, help="Run only this failure; repeatable.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    help="Run only this variant and its control; repeatable.",
+)
+@click.option("--model", "models", multiple=True, help="Run only this tiny model; repeatable.")
+@click.option(
+    "--fix", "fixes", multiple=True, help="Run only this fix; 'none' for unfixed; repeatable."
+)
+@click.option("--world-size", type=int, help="Ranks per cell, 2 to 8.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
-@click.option("--jobs", type=click.IntRange(min=1), help="Stacks at a time; as many as fit.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Number of stacks to run in parallel; default: as many as fit.",
+)
 @click.option(
     "--limit",
     type=click.FloatRange(min=1),
     default=300.0,
     show_default=True,
-    help="Seconds after which a cell is ended as hanging.",
+    help="Stop a cell after this many seconds, as a hang.",
 )
 @click.option(
     "--silence",
     type=click.FloatRange(min=1),
     default=45.0,
     show_default=True,
-    help="Seconds without a sign of life after which it is.",
+    help="Stop a cell that was idle for this many seconds.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), default=1, help="Run each cell so often.")
-@click.option("--fresh", is_flag=True, help="Run cells again that are known and unchanged.")
-@click.option("--torchrun", is_flag=True, help="Start every cell by plain torchrun.")
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=1, help="Run each cell this many times."
+)
+@click.option("--fresh", is_flag=True, help="Run all cells again, including unchanged ones.")
+@click.option("--torchrun", is_flag=True, help="Start every cell with plain torchrun.")
 @click.option("--matrix", "matrix_file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--reports", type=click.Path(file_okay=False, path_type=Path))
-@click.option("-v", "--verbose", is_flag=True, help="Also what begins and what was raised.")
-@click.option("-q", "--quiet", is_flag=True, help="Deviations and the conclusion only.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print cell starts and exceptions.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only deviations and the conclusion.")
 @click.pass_obj
 def matrix(
     root: Path,
@@ -70,9 +83,9 @@ def matrix(
     verbose: bool,
     quiet: bool,
 ) -> None:
-    """Run cells, write reports/, print the table.
+    """Run the cells of the matrix, write reports/ and print the table.
 
-    Exit code 0: every cell is as its advisory says; 1: one deviates; 2: wrong usage or bad input;
+    Exit code 0: every cell matches its advisory; 1: a cell deviates; 2: wrong usage or bad input;
     70: the harness failed; 130: interrupted.
     """
     extra.require("matrix")
@@ -136,17 +149,17 @@ def conduct(where: Project, selection: Selection, options: Options) -> int:
 
 
 def memory_share(jobs: int) -> int:
-    """Bytes that a cell may hold: its share of four fifths of the machine."""
+    """Bytes that a cell may use: its share of four fifths of the machine's memory."""
     import psutil
 
     return int(psutil.virtual_memory().total * 0.8 / jobs)
 
 
 def choose_device(wanted: str, ranks: int) -> str:
-    """``cuda`` where GPUs are asked for, or not excluded and enough for the ranks, else ``cpu``.
+    """``cuda`` if it is requested, or if the device is free and the GPUs suffice, else ``cpu``.
 
     Raises:
-        BadInput: ``cuda`` is asked for and a cell's ranks outnumber the GPUs.
+        BadInput: ``cuda`` is requested and a cell has more ranks than there are GPUs.
     """
     from trl_compat.machine.host import visible_gpus
 
@@ -154,7 +167,5 @@ def choose_device(wanted: str, ranks: int) -> str:
         return "cpu"
     count = len(visible_gpus())
     if wanted == "cuda" and count < ranks:
-        raise BadInput(
-            f"--device cuda: {ranks} ranks need {ranks} GPUs, this machine shows {count}"
-        )
+        raise BadInput(f"--device cuda: {ranks} ranks need {ranks} GPUs, this machine has {count}")
     return "cuda" if count >= ranks else "cpu"

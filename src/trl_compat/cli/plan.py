@@ -1,4 +1,4 @@
-"""``trl-compat plan``: the shortest safe way to a release."""
+"""``trl-compat plan``: the shortest safe upgrade path to a release."""
 
 from __future__ import annotations
 
@@ -14,13 +14,24 @@ from trl_compat.text import terminal
 
 
 @click.command(epilog='Example: trl-compat plan --from uv.lock --to "trl==1.12.*" --trainer GRPO')
-@click.option("--from", "have", required=True, metavar="LOCK", help="A lock, or 'current'.")
-@click.option("--to", "want", required=True, metavar="REQUIREMENT", help="What you want.")
-@click.option("--trainer", "trainers", multiple=True, help="You use this trainer, e.g. GRPO.")
-@click.option("--strategy", "strategies", multiple=True, help="You use this, e.g. zero3 or fsdp2.")
-@click.option("--peft/--no-peft", default=None, help="Whether the model has adapters.")
+@click.option(
+    "--from",
+    "have",
+    required=True,
+    metavar="LOCK",
+    help="Lock or requirements file in use, or 'current'.",
+)
+@click.option("--to", "want", required=True, metavar="REQUIREMENT", help="Target, e.g. trl==1.12.*")
+@click.option("--trainer", "trainers", multiple=True, help="Trainer in use, or several: GRPO,SFT.")
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    help="Strategy in use: ddp, zero1 to zero3, deepspeed, fsdp, fsdp1, fsdp2, none.",
+)
+@click.option("--peft/--no-peft", default=None, help="Whether PEFT adapters are used.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]))
-@click.option("--offline", is_flag=True, help="Do not ask the package index about the steps.")
+@click.option("--offline", is_flag=True, help="Do not check the steps with the package index.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def plan(
     have: str,
@@ -32,12 +43,12 @@ def plan(
     offline: bool,
     form: str,
 ) -> None:
-    """How do I get to a release? The shortest sequence of bumps that is safe at each step.
+    """Find the shortest upgrade path to a release in which every step is safe.
 
-    A step replaces one package by a later release. It is safe if no known failure applies after it
-    that did not apply before, and what the releases require of each other holds.
+    A step moves one package to a later release. It is safe if it brings no known failure that did
+    not apply before, and if the requirements of all releases are met.
 
-    Exit code 0: there is a way; 1: there is none; 2: wrong usage or bad input.
+    Exit code 0: a path exists; 1: none exists; 2: wrong usage or bad input.
     """
     from trl_compat.matching import nearest_run
     from trl_compat.shipped import records

@@ -1,4 +1,4 @@
-"""``trl-compat report``: render again, check what is committed, compare two runs."""
+"""``trl-compat report``: render reports, check the committed ones, compare two runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,22 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: trl-compat report --diff reports/results.json new/results.json")
-@click.option("--reports", type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
-@click.option("--results", "source", type=FILE, help="Another results.json than that of reports/.")
-@click.option("--format", "name", type=click.Choice(FORMATS), help="Print this format alone.")
-@click.option("--output", type=FILE, help="With --format: write it to this file.")
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a report is out of date.")
 @click.option(
-    "--diff", type=FILE, nargs=2, help="Compare two results.json; exit 1 if one got worse."
+    "--reports", type=click.Path(file_okay=False, path_type=Path), help="Folder of the reports."
+)
+@click.option(
+    "--results",
+    "source",
+    type=FILE,
+    help="Read this results.json; default: the one in the reports folder.",
+)
+@click.option("--format", "name", type=click.Choice(FORMATS), help="Print only this format.")
+@click.option("--output", type=FILE, help="With --format: write it to this file.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit with 1 if a report is out of date."
+)
+@click.option(
+    "--diff", type=FILE, nargs=2, help="Compare two results.json; exit with 1 if a cell got worse."
 )
 @click.pass_obj
 def report(
@@ -38,15 +47,15 @@ def report(
     check: bool,
     diff: tuple[Path, Path] | None,
 ) -> None:
-    """Render every report again from reports/results.json; run nothing.
+    """Render all reports from reports/results.json; nothing is run.
 
-    --format prints one format, those that are not written by default among them; --check says
-    whether the reports are what their results.json makes; --diff OLD NEW compares two runs.
+    --format prints a single format, including those not written by default; --check tells whether
+    the reports are up to date with results.json; --diff OLD NEW compares two runs.
     """
     if sum((name is not None, check, diff is not None)) > 1:
-        raise click.UsageError("--format, --check and --diff exclude one another")
+        raise click.UsageError("--format, --check and --diff are mutually exclusive")
     if output is not None and name is None:
-        raise click.UsageError("--output needs --format")
+        raise click.UsageError("--output requires --format")
     if diff is not None:
         _compare(*diff)
         return
@@ -70,10 +79,10 @@ def report(
         if stale:
             click.echo(
                 f"out of date in {where.reports}: {', '.join(stale)}; "
-                "make them again with: trl-compat report"
+                "update them with: trl-compat report"
             )
             sys.exit(EXIT_FINDINGS)
-        click.echo(f"every report in {where.reports} is what its results.json makes")
+        click.echo(f"every report in {where.reports} is up to date with results.json")
     else:
         where.reports.mkdir(parents=True, exist_ok=True)
         reporting.render_all(where.reports, document, catalogue)
@@ -95,5 +104,5 @@ def _read(path: Path) -> results.Results:
 
     document = results.read(path)
     if document is None:
-        raise BadInput(f"{path}: no such file; make it with: nox -s matrix")
+        raise BadInput(f"{path}: no such file; create it with: nox -s matrix")
     return document

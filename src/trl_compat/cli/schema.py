@@ -1,4 +1,4 @@
-"""``trl-compat schema``: the JSON Schemas of what the project reads and writes."""
+"""``trl-compat schema``: the JSON Schemas of the project's files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import click
 
 
 @click.command(epilog="Example: trl-compat schema > results.schema.json")
-@click.option("--advisory", is_flag=True, help="The schema of an advisory instead.")
-@click.option("--gate", is_flag=True, help="The schema of a gate's JSON instead.")
+@click.option("--advisory", is_flag=True, help="Print the schema of an advisory.")
+@click.option("--gate", is_flag=True, help="Print the schema of a gate report.")
 def schema(advisory: bool, gate: bool) -> None:
-    """Print the JSON Schema of results.json, of an advisory, or of a gate's report."""
+    """Print the JSON Schema of results.json, an advisory or a gate report."""
     import json
 
     if advisory:

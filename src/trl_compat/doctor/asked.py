@@ -1,8 +1,8 @@
-"""How much is known of what was asked: without that, "nothing applies" says nothing.
+"""How much is known about the user's setup: without this, "nothing applies" would be meaningless.
 
-Every trainer and strategy can be named; only some were ever run, and of the others no failure could
-be known.  A record that depends on neither concerns all of them and is counted, but does not make
-an answer about them.
+Every trainer and strategy can be named, but only some were ever run; for the others no failure can
+be known.  An advisory that depends on neither concerns all of them and is counted, but is no
+statement about them.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def of(
     unseen = [part for part in parts if not _seen(part, concerned, uses)]
     words = tuple(phrase({n: [v] for n, v in part.items()}) for part in unseen)
     lacking = dict(_not_there(trl, named)) if trl is not None else {}
-    void, gaps = "", (*lacking.values(), *(f"nothing was ever run for {one}" for one in words))
+    void, gaps = "", (*lacking.values(), *(f"no cell was ever run for {one}" for one in words))
     if parts and len(unseen) == len(parts):
-        void, gaps = f"nothing was ever run for {either(words)}", tuple(lacking.values())
+        void, gaps = f"no cell was ever run for {either(words)}", tuple(lacking.values())
     elif lacking and len(lacking) == len(named["trainer"]):
         void, gaps = "; ".join(lacking.values()), gaps[len(lacking) :]
     return Asked(phrase(named), len(concerned), words, void, gaps)

@@ -1,7 +1,7 @@
-"""What follows from what was named for the versions: what is used is there, whoever installed it.
+"""What the specified conditions imply for the versions: a package that is used must be installed.
 
-DeepSpeed and PEFT are often installed beside a lock.  Who says to use DeepSpeed has one, of a
-version that the lock does not tell; a lock without it then decides nothing.
+DeepSpeed and PEFT are often installed beside a lock.  If the user names a DeepSpeed strategy and
+the lock lists no DeepSpeed, its version is unknown, and its absence proves nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def of(source: Source, named: Named) -> tuple[Source, tuple[str, ...]]:
             unpinned[package] = ""
             said = WORDS[name, value]
             notes.append(
-                f"{said[0].upper()}{said[1:]} is used, but there is no {package} in {source.name}: "
-                "its version is not known"
+                f"{said[0].upper()}{said[1:]} is used, but {source.name} does not list {package}: "
+                "its version is unknown"
             )
     return replace(source, unpinned=MappingProxyType(unpinned)), tuple(notes)
 
@@ -46,6 +46,6 @@ def missing(source: Source, named: Named, records: Mapping[str, Record]) -> Iter
         )
         if more:
             yield (
-                f"there is no {package} in {source.name}; if it is installed besides, up to {more} "
-                f"more known failures count: {NAMING[package]}"
+                f"{source.name} does not list {package}; if it is installed as well, up to {more} "
+                f"more known failures can apply: {NAMING[package]}"
             )

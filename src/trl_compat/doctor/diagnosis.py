@@ -1,4 +1,4 @@
-"""The diagnosis: what applies, what would, what cannot be told, and what to do about each."""
+"""The diagnosis: what applies, what may apply, what cannot be determined, and the remedies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Status(enum.Enum):
 
     APPLIES = "applies"
     APPLIES_IF = "applies if"
-    HIDDEN = "comes next"
+    HIDDEN = "masked"
     CANNOT_TELL = "cannot tell"
 
     @property
@@ -36,13 +36,13 @@ class Status(enum.Enum):
         """What the status means."""
         match self:
             case Status.APPLIES:
-                return "these versions have it, and what was named leads to it"
+                return "these versions are affected, and the specified conditions trigger it"
             case Status.APPLIES_IF:
-                return "these versions have it; it depends on what was not named"
+                return "these versions are affected; it depends on unspecified conditions"
             case Status.HIDDEN:
-                return "another failure stops the run before; this one comes once that is mended"
+                return "another failure stops the run first; this one appears once that is fixed"
             case Status.CANNOT_TELL:
-                return "a version that decides it is not known"
+                return "a version that decides this is unknown"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ FOUND = (Status.APPLIES, Status.APPLIES_IF)
 SEVERITIES = ("silent-wrong-result", "crash-late", "crash-at-start", "slow")
 SEVERITY_WORDS = {
     "silent-wrong-result": "silently wrong results",
-    "crash-late": "crash after hours of training",
+    "crash-late": "crash late in training",
     "crash-at-start": "crash at the start",
     "slow": "slow, or needs more memory",
 }
@@ -168,7 +168,7 @@ def examine(
             *doubts(source),
             *assumed,
             *assumptions.missing(source, named, known.records),
-            *(f"{gap}: of that, this says nothing" for gap in asked_of.gaps),
+            *(f"{gap}: this report says nothing about it" for gap in asked_of.gaps),
             *notes,
         ),
         ignored=ignored or {},
@@ -224,7 +224,7 @@ def _clause(case: Settled, status: Status) -> str:
         ranges = match.block.where.versions
         parts += [f"{p} is in the range {ranges[p]}" for p in match.unknown if p in ranges]
         if match.hidden_by:
-            parts.append(f"{match.hidden_by} is mended")
+            parts.append(f"{match.hidden_by} is fixed")
     if status is not Status.APPLIES:
         if case.unnamed:
             parts.append(f"you use {phrase(case.unnamed)}")
@@ -269,13 +269,13 @@ def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:
     """Where it was seen, the very versions before the nearest others."""
     met = tuple(run for run in runs if record.id in run.found)
     if not met:
-        return "not run in the results that are shipped; known from the references"
+        return "not run in the shipped results; known from the references"
     closest = nearest_run.nearest(source, met)
     if closest is None:
         return f"seen on {', '.join(run.name for run in met)}"
     found = closest.run.found[record.id]
     ranks = ", ".join(found.evidence)
     proven = f"; fix proven there: {', '.join(found.patches)}" if found.patches else ""
-    where = "on these very versions" if not closest.differs else "not on these versions, but on"
+    where = "on exactly these versions" if not closest.differs else "not on these versions, but on"
     name = f" ({closest.run.name})" if not closest.differs else f" {closest.run.name}"
     return f"seen {where}{name}, {found.date}, {ranks}{proven}"

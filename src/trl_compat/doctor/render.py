@@ -68,7 +68,7 @@ def versions(source: Source) -> str:
         if have is None and wanted is not None:
             have = f"{wanted or 'any version'} (not pinned)"
         if have is None:
-            have = "not installed" if source.absent(package) else "not named"
+            have = "not installed" if source.absent(package) else "not specified"
         said.append(f"{package} {have}")
     return ", ".join(said)
 
@@ -79,15 +79,16 @@ def headline(report: Report) -> str:
     of = f" that can concern {asked.what}" if asked.what else ""
     if not report.counted and asked.void:
         besides = f"0 of {asked.known} known failures that can concern it apply"
-        return f"{asked.void}: this says nothing about it{f' ({besides})' if asked.known else ''}"
+        known = f" ({besides})" if asked.known else ""
+        return f"{asked.void}: this report says nothing about it{known}"
     total = f"{asked.known} known failure{'' if asked.known == 1 else 's'}{of}"
     parts = [f"{counts[Status.APPLIES]} of {total} {_verb(counts[Status.APPLIES])}"]
     if counts[Status.APPLIES_IF]:
-        parts.append(f"{counts[Status.APPLIES_IF]} more depending on what you use")
+        parts.append(f"{counts[Status.APPLIES_IF]} more depend on unspecified conditions")
     if counts[Status.HIDDEN]:
-        parts.append(f"{counts[Status.HIDDEN]} behind another one")
+        parts.append(f"{counts[Status.HIDDEN]} masked by another failure")
     if counts[Status.CANNOT_TELL]:
-        parts.append(f"of {counts[Status.CANNOT_TELL]} it cannot be told")
+        parts.append(f"{counts[Status.CANNOT_TELL]} cannot be determined")
     if ignored := len(_ignored(report)):
         parts.append(f"{ignored} ignored")
     return ", ".join(parts) + (f"; {asked.void}" if asked.void else "")
@@ -100,7 +101,7 @@ def _verb(count: int) -> str:
 def _text(report: Report) -> Iterator[str]:
     yield f"{report.source.name}: {versions(report.source)}"
     if report.nearest:
-        yield f"nearest stack that was run: {report.nearest.sentence()}"
+        yield f"nearest tested stack: {report.nearest.sentence()}"
     for note in report.notes:
         yield f"note: {note}"
     yield ""
@@ -133,7 +134,7 @@ def _text_of(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.status not in FOUND:
         return
     if diagnosis.sees:
-        yield f"  you see: {diagnosis.sees}"
+        yield f"  symptom: {diagnosis.sees}"
     yield f"  {diagnosis.seen}"
     for number, action in enumerate(diagnosis.actions):
         yield f"  {'or: ' if number else 'fix: '}{action.text}"
@@ -147,12 +148,12 @@ def _markdown(report: Report) -> Iterator[str]:
     yield ""
     yield markdown.inline(versions(report.source)) + "."
     if report.nearest:
-        yield f"Nearest stack that was run: {markdown.inline(report.nearest.sentence())}."
+        yield f"Nearest tested stack: {markdown.inline(report.nearest.sentence())}."
     for note in report.notes:
         yield f"\n> {markdown.paragraph(note)}"
     yield ""
     if report.counted:
-        yield "| failure | how bad | applies | what to do |"
+        yield "| failure | severity | applies | what to do |"
         yield "|---|---|---|---|"
     for diagnosis in report.counted:
         record = diagnosis.record

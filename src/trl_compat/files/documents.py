@@ -1,7 +1,7 @@
 """YAML files that are validated into pydantic models, with errors that name file, line and key.
 
-Loading is data only: the safe loader, no tags, nothing is run.  A document may be anybody's, so how
-long, how deep and (with its aliases written out) how large it is are limited before it is made.
+Loading is data only: the safe loader, no tags, no code.  Documents are untrusted, so their length,
+depth and size (with aliases expanded) are limited before they are parsed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _refuse_excess(text: str, path: Path) -> None:
 
     event = None
     if len(text) > LONGEST:
-        raise refuse(f"{len(text)} characters are more than {LONGEST}")
+        raise refuse(f"{len(text)} characters; the limit is {LONGEST}")
     total = 0
     # How many nodes had begun where an open node began, with its anchor; and the size of the others
     # that have an anchor, with all that their aliases stand for.
@@ -103,7 +103,7 @@ def _refuse_excess(text: str, path: Path) -> None:
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in {anchor for anchor, _ in begun}:
-                raise refuse(f"'*{event.anchor}' stands in itself")
+                raise refuse(f"'*{event.anchor}' refers to itself")
             total += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
@@ -122,7 +122,7 @@ def _refuse_excess(text: str, path: Path) -> None:
             if anchor:
                 sizes[anchor] = total - before
         if total > MOST_NODES:
-            raise refuse(f"more than {MOST_NODES} values, with what its aliases stand for")
+            raise refuse(f"more than {MOST_NODES} values after expanding aliases")
 
 
 def _note_lines(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: Path) -> None:
@@ -131,7 +131,7 @@ def _note_lines(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: P
         for key, value in node.value:
             here = (*at, str(key.value))
             if here in lines:
-                raise BadInput(f"{path}:{key.start_mark.line + 1}: key '{key.value}' stands twice")
+                raise BadInput(f"{path}:{key.start_mark.line + 1}: key '{key.value}' occurs twice")
             lines[here] = key.start_mark.line + 1
             _note_lines(value, here, lines, path)
     elif isinstance(node, yaml.SequenceNode):

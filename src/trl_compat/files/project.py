@@ -1,4 +1,4 @@
-"""Where the parts of a checkout are, and whether the tiny models in it are what they should be."""
+"""Where the parts of a checkout are, and whether its tiny models are unchanged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def at(root: Path, *, matrix: Path | None = None, reports: Path | None = None) -
     """
     root = root.resolve()
     if not (root / "advisories").is_dir() or not (root / "tiny_models").is_dir():
-        raise BadInput(f"{root} is not a checkout of trl-compat; run this in one, or use --project")
+        raise BadInput(
+            f"{root} is not a checkout of trl-compat; change to a checkout, or use --project"
+        )
     return Project(
         root=root,
         matrix_file=(matrix or root / "matrix.yaml").resolve(),
@@ -70,19 +72,19 @@ def check_models(project: Project, models: tuple[str, ...]) -> dict[str, str]:
     try:
         lines = sums_file.read_text(encoding="utf-8").splitlines()
     except OSError:
-        raise BadInput(f"{sums_file}: missing; make the models again: {MAKE}") from None
+        raise BadInput(f"{sums_file}: missing; generate the models again: {MAKE}") from None
     wanted = {name: digest for digest, name in (line.split(maxsplit=1) for line in lines if line)}
     digests = {}
     for model in models:
         total = hashlib.sha256()
         names = sorted(name for name in wanted if name.startswith(f"{model}/"))
         if not names:
-            raise BadInput(f"{sums_file}: no model '{model}' in it; make it: {MAKE}")
+            raise BadInput(f"{sums_file}: it lists no model '{model}'; generate it: {MAKE}")
         for name in names:
             path = project.models / name
             found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
             if found != wanted[name]:
-                raise BadInput(f"{path}: not the file in SHA256SUMS ({found[:12]}); run: {MAKE}")
+                raise BadInput(f"{path}: does not match SHA256SUMS ({found[:12]}); run: {MAKE}")
             total.update(f"{name} {found}\n".encode())
         digests[model] = total.hexdigest()
     return digests

@@ -1,9 +1,9 @@
-"""Files of a user as text, TOML, JSON and YAML; what cannot be read is one sentence.
+"""Files of a user as text, TOML, JSON and YAML; an unreadable file gives one sentence.
 
-A file may come from a pull request, so it may be anything: a pipe that nobody writes to, a device,
-gigabytes, or a document that is nested a million deep.  Only regular files are opened, only so much
-of them is read, and what the parsers cannot take is refused before or after they try.  What stands
-in a file is not quoted: it may be a secret.
+A file may come from a pull request, so it may be anything: a pipe without a writer, a device,
+gigabytes, or a document that is nested a million levels deep.  Only regular files are opened, they
+are read up to a limit, and documents that are too large for the parsers are rejected.  Content is
+never quoted: it may be a secret.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def bytes_of(path: Path, where: str = "", most: int = LARGEST) -> bytes:
         try:
             mode = os.fstat(handle).st_mode
             if stat.S_ISDIR(mode):
-                raise BadInput(f"{where}{path}: a folder; name the lock or requirements file in it")
-            if not stat.S_ISREG(mode):
                 raise BadInput(
-                    f"{where}{path}: not a regular file; what comes from a pipe is read with -"
+                    f"{where}{path}: is a folder; name the lock or requirements file in it"
                 )
+            if not stat.S_ISREG(mode):
+                raise BadInput(f"{where}{path}: not a regular file; use - to read from a pipe")
             with os.fdopen(handle, "rb", closefd=False) as file:
                 data = file.read(most + 1)
         finally:
@@ -65,7 +65,7 @@ def bytes_of(path: Path, where: str = "", most: int = LARGEST) -> bytes:
     except FileNotFoundError:
         raise BadInput(f"{where}{path}: no such file") from None
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no name that a file can have"
+        why = error.strerror if isinstance(error, OSError) else "not a valid file name"
         raise BadInput(f"{where}{str(path)[:200]}: cannot be read ({why})") from None
     return _small(data, f"{where}{path}", most)
 
@@ -73,7 +73,7 @@ def bytes_of(path: Path, where: str = "", most: int = LARGEST) -> bytes:
 def _small(data: bytes, name: str, most: int) -> bytes:
     if len(data) > most:
         size = f"{most // MIB} MiB" if most >= MIB else f"{most // 1024} KiB"
-        raise BadInput(f"{name}: larger than {size}, the most that is read of such a file")
+        raise BadInput(f"{name}: larger than the limit of {size}")
     return data
 
 
@@ -114,7 +114,7 @@ def toml_of(path: Path, where: str = "") -> dict[str, Any]:
     """
     text = text_of(path, where)
     if text.count("=") > MOST_VALUES or text.count("[") > MOST_TABLES:
-        raise BadInput(f"{where}{path}: more values than any lock of a stack has")
+        raise BadInput(f"{where}{path}: more values than any lock of a stack contains")
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= KEY_PARTS and LONG_KEY.search(line):
             raise BadInput(f"{where}{path}:{number}: a key of more than {KEY_PARTS} parts")
@@ -194,8 +194,8 @@ def _line(event: Any) -> int:
 def _too_much(error: Exception, what: str) -> str:
     """What is wrong with a document that its parser did not expect."""
     if isinstance(error, RecursionError):
-        return f"no {what} that can be read: it is nested too deep"
-    return f"no {what} that can be read: a number or a date in it is none"
+        return f"unreadable {what}: nested too deep"
+    return f"unreadable {what}: it contains an invalid number or date"
 
 
 def mapping(value: Any, name: str) -> Mapping[str, Any]:
@@ -205,5 +205,5 @@ def mapping(value: Any, name: str) -> Mapping[str, Any]:
         BadInput: it is something else.
     """
     if not isinstance(value, dict):
-        raise BadInput(f"{name} is no table")
+        raise BadInput(f"{name} is not a table")
     return value

@@ -1,5 +1,5 @@
 """The smallest change for each failure, importable in a training script without the harness.
 
-Each module's ``apply()`` takes no arguments, changes only releases that need it, may be called
-again and left in after an upgrade, and says in one sentence what it did.
+Each module's ``apply()`` takes no arguments, changes only releases that need it, can be called
+again and left in after an upgrade, and returns one sentence about what it did.
 """

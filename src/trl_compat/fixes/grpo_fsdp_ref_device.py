@@ -49,7 +49,7 @@ def through_prepare_model() -> str:
 def through_prepare_fsdp() -> str:
     """TRL's own ``prepare_fsdp``, which 0.16.0 and 0.17.0 have and GRPO does not yet call."""
     if not at_least("trl", "0.16.0"):
-        raise RuntimeError(f"TRL {installed('trl')} has no prepare_fsdp: it came with 0.16.0")
+        raise RuntimeError(f"TRL {installed('trl')} has no prepare_fsdp: it was added in 0.16.0")
     prepare: Place = vars(importlib.import_module("trl.models.utils"))["prepare_fsdp"]
     return _install(prepare, "hands the reference model to TRL's own prepare_fsdp")
 

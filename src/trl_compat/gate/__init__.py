@@ -1,1 +1,1 @@
-"""May I upgrade? The stack that one has against the stack that one wants, both really run."""
+"""Is an upgrade safe?  The current stack against the wanted stack, both actually run."""

@@ -1,4 +1,4 @@
-"""Other versions or options for a gate's candidate, checked against all that is known to fail."""
+"""Other versions or options for a gate's candidate, checked against all known failures."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _verdict(
         )
     package = lacking(stack, conditions)
     if package:
-        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=f"there is no {package} in it")
+        return Verdict(outcome=Outcome.NOT_APPLICABLE, reason=f"it does not contain {package}")
     return None
 
 

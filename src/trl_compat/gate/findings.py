@@ -1,4 +1,4 @@
-"""A gate's report as findings, for code scanning and for annotations of a change."""
+"""A gate's report as findings, for code scanning and annotations of a pull request."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Reference against candidate: the one pure function that says what an upgrade does to a cell.
+"""Reference against candidate: the one pure function that decides what an upgrade does to a cell.
 
-A candidate is judged against the stack that it would replace, never alone: it blocks only where the
-reference passes, and what has never passed is no regression.  How bad a failure is does not soften
-that: a wrong result without a word and a crash after hours of training weigh as much as a crash at
-the start.  Where a run is missing or worthless the answer is "cannot tell", and that is green only
-where there is nothing to lose.
+A candidate is judged against the stack that it would replace, never alone: it blocks only if the
+reference passes, and a cell that never passed is no regression.  Severity does not matter here: a
+silently wrong result and a late crash weigh as much as a crash at the start.  If a result is
+missing or masked, the answer is "cannot tell", which blocks only if the reference passes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import assert_never
 
 from trl_compat.cells.outcomes import Outcome, Verdict
 
-UNSAID = "whether you use it was not said"
+UNSAID = "it is not specified whether you use it"
 
 
 class Rung(enum.StrEnum):
@@ -32,9 +31,9 @@ class Rung(enum.StrEnum):
         return member
 
     OK = "ok", "✅", "nothing to do"
-    FIXED = "fixed by the upgrade", "✅", "upgrade; a workaround for it can go"
+    FIXED = "fixed by the upgrade", "✅", "upgrade; you can remove a workaround"
     STILL_FAILING = "still failing", "❌", "not new, does not block"
-    CANNOT_TELL = "cannot tell", "⚠️", "see why, and what to run"
+    CANNOT_TELL = "cannot tell", "⚠️", "see the reason, and run what is named"
     REGRESSION = "regression", "⛔", "do not upgrade without a fix"
 
     @property
@@ -125,15 +124,13 @@ def compare(
         case State.FAILS, State.FAILS:
             return Judgement(Rung.STILL_FAILING, both)
         case State.FAILS, State.ABSENT:
-            return Judgement(Rung.OK, f"{both}: nothing that worked is lost")
+            return Judgement(Rung.OK, f"{both}: no regression")
         case State.ABSENT, State.FAILS:
-            return Judgement(
-                Rung.STILL_FAILING, f"{both}: it has never passed, so nothing that worked is lost"
-            )
+            return Judgement(Rung.STILL_FAILING, f"{both}: it never passed, so it is no regression")
         case State.ABSENT, State.WORKS:
             return Judgement(Rung.OK, both)
         case State.ABSENT, State.ABSENT:
-            return Judgement(Rung.OK, "neither has what can fail")
+            return Judgement(Rung.OK, "not applicable to either")
         case State.UNKNOWN, State.WORKS:
             return Judgement(Rung.OK, both)
         case (State.FAILS | State.ABSENT | State.UNKNOWN, State.UNKNOWN) | (
@@ -151,9 +148,9 @@ def _lost(after: str, needed: bool, gone: str) -> Judgement:
     if not gone:
         return Judgement(Rung.OK, f"the reference passes, the candidate {after}")
     if needed:
-        why = f"it works on the reference, and the candidate has no {gone} any more"
+        why = f"it works on the reference, and the candidate no longer has the {gone}"
         return Judgement(Rung.REGRESSION, why, blocks=True)
-    why = f"the candidate has no {gone} any more; {UNSAID}"
+    why = f"the candidate no longer has the {gone}; {UNSAID}"
     return Judgement(Rung.CANNOT_TELL, why)
 
 
@@ -168,26 +165,26 @@ def words(verdict: Verdict | None) -> str:
         case Outcome.REPRODUCED:
             return f"fails as recorded ({verdict.symptom})" if verdict.symptom else "fails"
         case Outcome.MASKED if verdict.masked_by:
-            return f"is stopped earlier by {verdict.masked_by}"
+            return f"is masked by {verdict.masked_by}"
         case Outcome.MASKED:
-            return f"is stopped earlier{reason}"
+            return f"is masked{reason}"
         case Outcome.OTHER_FAILURE:
             return f"fails in a way that no advisory records{reason}"
         case Outcome.NOT_APPLICABLE:
-            return f"has nothing to run{reason}"
+            return f"is not applicable{reason}"
         case Outcome.HANG:
             return f"hangs{reason}"
         case Outcome.CRASH:
             return f"dies{reason}"
         case Outcome.VACUOUS:
-            return f"asserted nothing{reason}"
+            return f"made no assertion{reason}"
         case Outcome.UNSTABLE:
             return f"is unstable{reason}"
         case Outcome.UNAVAILABLE:
-            return f"was not run, out of reach{reason}"
+            return f"was not run: a source cannot be reached{reason}"
         case Outcome.UNRESOLVABLE:
             return f"cannot be installed{reason}"
         case Outcome.HARNESS_ERROR:
-            return f"was not run, the harness failed{reason}"
+            return f"was not run: the harness failed{reason}"
         case _:
             assert_never(verdict.outcome)

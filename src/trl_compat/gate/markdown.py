@@ -1,4 +1,4 @@
-"""A gate's report as GitHub Markdown, made for a comment on a pull request or a job's summary."""
+"""A gate's report as GitHub Markdown, for a pull request comment or a job summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gate's report in the format that was asked for, scrubbed like every report."""
+"""A gate's report in the requested format, scrubbed like every report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gate found, as data: its texts, its findings and its exit code are made from this."""
+"""The result of a gate as data: texts, findings and the exit code are derived from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Part(BaseModel):
 
 
 class SideReport(Part):
-    """A side of the gate; versions and lock are missing where it could not be made.
+    """A side of the gate; versions and lock are missing if it could not be resolved.
 
     Attributes:
         given: what the user named.
@@ -39,7 +39,7 @@ class SideReport(Part):
 
 
 class Seen(Part):
-    """What a cell showed, when; ``launched`` says how it was proven."""
+    """The outcome of a cell and its date."""
 
     outcome: Outcome
     at: str
@@ -107,13 +107,13 @@ class FailureReport(Part):
 
 
 class GateReport(Part):
-    """The whole answer.
+    """The whole report.
 
     Attributes:
-        unresolvable: why there is no such candidate; empty if there is.
-        expired: ignores that no longer hold.
+        unresolvable: why the candidate cannot be installed; empty if it can.
+        expired: ignores that have expired.
         unused: ignores of failures that do not block.
-        command: the line that asks again.
+        command: the command that runs the gate again.
     """
 
     schema_version: Literal[1] = 1
@@ -132,17 +132,17 @@ class GateReport(Part):
     def headline(self) -> str:
         """The answer in one line."""
         if self.unresolvable:
-            return "⛔ There is no such candidate"
+            return "⛔ The candidate cannot be installed"
         if self.exit_code == EXIT_HARNESS:
-            return "⚠️ The harness failed in some cells: run it again"
+            return "⚠️ The harness failed in some cells: run the gate again"
         stopping = [f for f in self.failures if f.stops]
         regressions = [f for f in stopping if f.rung is Rung.REGRESSION]
         if regressions:
             return f"⛔ Do not upgrade: {_count(len(regressions), 'regression')}"
         if stopping:
-            return f"⚠️ Cannot tell: {_count(len(stopping), 'failure')} without an answer"
+            return f"⚠️ Cannot tell: {_count(len(stopping), 'failure')} without a result"
         if self.expired:
-            return f"⛔ {_count(len(self.expired), 'ignore')} expired: look again"
+            return f"⛔ {_count(len(self.expired), 'ignore')} expired: review it"
         if nothing_told(self.failures):
             return "⚠️ Cannot tell: no cell could be compared"
         return "✅ You may upgrade: nothing that passes on the reference fails on the candidate"

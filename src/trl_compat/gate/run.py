@@ -1,8 +1,8 @@
 """Runs a gate: both stacks on the failures that concern the user, then the comparison.
 
-The cells are run as the matrix's are, from a matrix of two stacks that is made for the purpose, so
-that whatever is known already is used again.  What fails on the candidate is then run once more
-with its fixes.  The comparison is made from the results alone.
+The cells run like those of the matrix, from a generated matrix of two stacks, so that known results
+are reused.  Failures of the candidate are then run again with their fixes.  The comparison uses
+only the results.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Gate:
             reference = sides.side(self.request.reference, self.table, asked)
         except sides.NoSuchStack as error:
             raise BadInput(
-                f"--reference {self.request.reference}: it cannot be installed, so there is "
-                f"nothing to compare with: {error}"
+                f"--reference {self.request.reference}: it cannot be installed, so no "
+                f"comparison is possible: {error}"
             ) from None
         try:
             candidate = sides.side(self.request.candidate, self.table, asked)
@@ -100,11 +100,11 @@ class Gate:
             return self._report(_shown(reference), unmade, unresolvable=str(error))
         if new := [yanked for yanked in candidate.yanked if yanked not in reference.yanked]:
             raise BadInput(
-                f"--candidate {self.request.candidate}: it takes {new[0]}, which its publisher has "
-                "yanked; choose another release"
+                f"--candidate {self.request.candidate}: it uses {new[0]}, which was yanked; "
+                "choose another release"
             )
         if (reference.lock, reference.stack.python) == (candidate.lock, candidate.stack.python):
-            same = "the same packages as the reference: nothing had to be run"
+            same = "the same packages as the reference: nothing was run"
             return self._report(_shown(reference), _shown(candidate, same))
         found = comparison.judge(
             self.catalogue,
@@ -154,6 +154,7 @@ class Gate:
         both = Both(reference.name, candidate.name, stacks, document.cells, relative)
         for selection in comparison.fixes_to_try(self.catalogue, both):
             document = self._run(own, table, document, selection)
+        results.write(own.reports / "results.json", document)
         return dataclasses.replace(both, cells=document.cells)
 
     def _run(
@@ -171,7 +172,7 @@ class Gate:
         console = display.console_of(sys.stderr)
         ran = matrix_run.run(own, table, self.catalogue, selection, self.options, console)
         document = ran.over(before)
-        ran.write_logs()
+        ran.write_logs(document)
         if ran.interrupted:
             ran.show_end(document)  # which says how to go on
             raise KeyboardInterrupt
@@ -180,7 +181,7 @@ class Gate:
 
 
 def _shown(side: Side, *notes: str) -> SideReport:
-    yanked = (f"has {one}, which its publisher has yanked" for one in side.yanked)
+    yanked = (f"uses {one}, which was yanked" for one in side.yanked)
     return SideReport(
         given=side.given,
         stack=side.name,
@@ -198,7 +199,7 @@ def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, 
         BadInput: there is nothing to run.
     """
     if not blocks:
-        raise BadInput("nothing to run: no known failure concerns what was named")
+        raise BadInput("nothing to run: no known failure matches the given options")
     excludes = tuple(e for e in table.excludes if e.stack is None or e.stack in stacks)
     profile = Profile(about="what the gate compares", select=blocks)
     return Matrix(

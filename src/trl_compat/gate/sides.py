@@ -1,8 +1,8 @@
-"""The two sides of a gate: from what the user names to a stack with a kept lock.
+"""The two sides of a gate: from the user's words to a stack with a kept lock.
 
-A side is the name of a stack, ``current``, a lock or requirements file, or requirements.  What is
-not a stack of the matrix becomes one here, named after the digest of its lock, so that the same
-lock is the same stack and its results are reused.
+A side is the name of a stack, ``current``, a lock or requirements file, or requirements.  Anything
+that is not a stack of the matrix becomes one here, named after the digest of its lock, so that the
+same lock is the same stack and its results are reused.
 """
 
 from __future__ import annotations
@@ -111,17 +111,19 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
             return _of_source(text, sources.read(text), asked)
         return _of_requirements(text, _requirements(text, table), asked)
     except Unavailable as error:
-        raise BadInput(f"{text}: out of reach: {error}") from None
+        raise BadInput(f"{text}: a source cannot be reached: {error}") from None
     except WrongFile as error:
         raise BadInput(f"{text}: {error}") from None
     except BuildRefused as error:
         raise BadInput(
-            f"{text}: {error}; if you trust it, allow that: --build {error.package}"
+            f"{text}: {error}; if you trust it, allow the build: --build {error.package}"
         ) from None
     except Unresolvable as error:
         if unknown_release := NO_SUCH_RELEASE.search(str(error)):
             what = unknown_release["what"]
-            raise BadInput(f"{text}: {what} on the indexes that pip or uv look at here") from None
+            raise BadInput(
+                f"{text}: {what} on the package indexes configured for pip or uv"
+            ) from None
         raise NoSuchStack(str(error)) from None
 
 
@@ -141,11 +143,13 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
         python = ".".join(source.python.split(".")[:2])
     elif python != THIS_PYTHON:
         notes.append(
-            f"its markers were read for Python {THIS_PYTHON}, it is installed for {python}"
+            f"its markers were evaluated for Python {THIS_PYTHON}; it is installed for {python}"
         )
     interpreter = _interpreter(text, python)
     _refuse_archives(text, source)
-    notes += [f"{p} is taken from the index, not from {url}" for p, url in source.archives.items()]
+    notes += [
+        f"{p} is installed from the index, not from {url}" for p, url in source.archives.items()
+    ]
     pins = [f"{name}=={version}" for name, version in source.versions.items()]
     pins += [f"{name} @ {url}" for name, url in source.commits.items()]
     foreign = [url for url in source.commits.values() if not GIT.fullmatch(url)]
@@ -160,8 +164,8 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
         return _side(text, kept, asked, python, day, notes)
     if source.path is not None and (extras := _extras_in(source.path)):
         raise BadInput(
-            f"{text}: it is no complete lock and asks for extras ({', '.join(extras)}); lock it "
-            f"first: uv pip compile {text} -o requirements.lock, then name that file"
+            f"{text}: it is not a complete lock and requires extras ({', '.join(extras)}); lock it "
+            f"first: uv pip compile {text} -o requirements.lock, then use that file"
         )
     wanted = [*pins, *(f"{name}{range_}" for name, range_ in source.unpinned.items())]
     notes.append(f"not a complete lock: resolved as of {asked.as_of}")
@@ -175,7 +179,7 @@ def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
     added = [package for package in PACKAGES if package not in named]
     notes = [f"resolved as of {asked.as_of}"]
     if added:
-        notes.append(f"without a word on {', '.join(added)}: what the resolver takes")
+        notes.append(f"{', '.join(added)} not pinned; the resolver chose")
     interpreter = _interpreter(text, asked.python)
     resolved = user_locks.resolve([*wanted, *added], asked.as_of, interpreter, asked.allowed)
     return _side(text, resolved, asked, asked.python, asked.as_of, notes)
@@ -199,8 +203,8 @@ def _refuse_archives(text: str, source: Source) -> None:
     for package, url in source.archives.items():
         if not url.partition("#")[0].partition("?")[0].endswith(".whl"):
             raise BadInput(
-                f"{text}: {package} is to be built from {url}; a gate builds nothing that is "
-                "neither a release on an index nor a commit: name one of these, or a wheel"
+                f"{text}: {package} would have to be built from {url}; a gate builds only "
+                "releases on an index and commits: use one of these, or a wheel"
             )
 
 
@@ -215,7 +219,7 @@ def _side(
     lock = made.lock
     versions = {package: lock.packages.get(package, "") for package in PACKAGES}
     if lacking := [package for package in REQUIRED_BY_TRL if not versions[package]]:
-        raise BadInput(f"{text}: has TRL, but no {' and no '.join(lacking)}; TRL needs it")
+        raise BadInput(f"{text}: has TRL but no {' and no '.join(lacking)}, which TRL requires")
     digest = hashlib.sha256(f"{python}\n{lock.text}".encode()).hexdigest()[:12]
     name = f"lock-{digest}"
     path = asked.folder / f"{name}.txt"
@@ -228,7 +232,7 @@ def _side(
     stack = Stack.model_validate({**common, **releases})
     absent = [package for package in PACKAGES if not versions[package]]
     if absent:
-        notes.append(f"has no {' and no '.join(absent)}: nothing that needs it is run")
+        notes.append(f"has no {' and no '.join(absent)}: failures that require it are not run")
     return Side(text, name, stack, lock, tuple(notes), made.yanked)
 
 
@@ -257,14 +261,14 @@ def _requirements(text: str, table: Matrix) -> list[str]:
         name = canonicalize_name(requirement.name)
         if requirement.url or requirement.extras or requirement.marker:
             raise BadInput(
-                f"'{word}': URLs, extras and markers are not taken here; write the stack to a file "
-                "and lock it (uv pip compile), then name the lock"
+                f"'{word}': URLs, extras and markers are not supported here; write the stack to a "
+                "file and lock it (uv pip compile), then use the lock"
             )
         if not requirement.specifier and name not in PACKAGES:
             raise BadInput(_nothing(text, table))
         wanted.append(word)
     if not wanted:
-        raise BadInput("an empty text names no stack")
+        raise BadInput("the stack is empty")
     if not {canonicalize_name(Requirement(line).name) for line in wanted} & set(PACKAGES):
         raise BadInput(f"'{text}' names none of {', '.join(PACKAGES)}")
     return wanted
@@ -272,6 +276,6 @@ def _requirements(text: str, table: Matrix) -> list[str]:
 
 def _nothing(text: str, table: Matrix) -> str:
     return (
-        f"'{text}' is no file, not 'current' and no requirements such as \"trl==0.18.2 "
-        f'transformers<5"; if a stack is meant: {unknown_name("stack", text, table.stacks)}'
+        f"'{text}' is neither a file nor 'current' nor requirements such as \"trl==0.18.2 "
+        f'transformers<5"; if you meant a stack: {unknown_name("stack", text, table.stacks)}'
     )

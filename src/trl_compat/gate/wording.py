@@ -1,4 +1,4 @@
-"""The words of a gate's report that every format shares."""
+"""The words of a gate's report that all formats share."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def verdict(failure: FailureReport) -> str:
 
 def remedy(help_: RemedyReport, failure: str) -> str:
     """What helps, in a sentence."""
-    against = f" (against {help_.failure})" if help_.failure != failure else ""
+    against = f" (for {help_.failure})" if help_.failure != failure else ""
     if not help_.name:
         return f"{help_.text}{against}"
     known = {True: "proven on the candidate", False: "does not help on the candidate"}
@@ -70,7 +70,7 @@ def todo(failure: FailureReport, report: GateReport) -> Iterator[str]:
             gone = worst(failure.places)
             if UNSAID in gone.why:
                 name = shlex.quote(gone.trainer)
-                yield f"if you use it, say so, with the others: {report.command} --trainer {name}"
+                yield f"if you use it, name it as well: {report.command} --trainer {name}"
             else:
                 yield f"run: {again(report, failure.failure)}"
         case Rung.REGRESSION | Rung.STILL_FAILING:
@@ -106,8 +106,8 @@ def notes(report: GateReport) -> Iterator[str]:
             yield f"{name}: {note}"
     for ignore in report.expired:
         yield (
-            f"the ignore of {ignore.failure} expired on {ignore.expires} ({ignore.reason}): look "
-            "at it again, then renew or remove it"
+            f"the ignore of {ignore.failure} expired on {ignore.expires} ({ignore.reason}): "
+            "review it, then renew or remove it"
         )
     for ignore in report.unused:
         yield f"the ignore of {ignore.failure} is not needed: it does not block"

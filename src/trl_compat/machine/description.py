@@ -6,10 +6,10 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Host(BaseModel):
-    """Operating system, processor, memory, GPUs, and how far the kernel keeps cells to themselves.
+    """Operating system, processor, memory, GPUs, and how far the kernel isolates cells.
 
     Attributes:
-        isolation: what of cells is contained, see :class:`trl_compat.machine.parts.Part`.
+        isolation: the active parts of the isolation, see :class:`trl_compat.machine.parts.Part`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

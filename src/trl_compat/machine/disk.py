@@ -1,7 +1,7 @@
-"""Whether the disk that cells write to is full: measured, not read from what anybody says.
+"""Whether the disk that cells write to is full: measured, not inferred from messages.
 
-A rank that meets a full disk may say so, raise something of its library's, die of a signal, or
-leave without a word.
+A rank on a full disk may report it, raise a library's own exception, die of a signal, or exit
+silently.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ def shortage(folder: Path) -> str:
         return ""
     # A file system that keeps no count of these says that it has none at all.
     if found.f_blocks and found.f_bavail * found.f_frsize < LEAST_BYTES:
-        return f"{found.f_bavail * found.f_frsize / 10**6:.1f} MB were left where cells write"
+        return (
+            f"{found.f_bavail * found.f_frsize / 10**6:.1f} MB free in the folder where cells write"
+        )
     if found.f_files and found.f_favail < LEAST_FILES:
-        return f"{found.f_favail} more files could be made where cells write"
+        return f"{found.f_favail} free inodes in the folder where cells write"
     return ""
 
 
@@ -38,5 +40,5 @@ def refusal(folder: Path) -> str:
             os.fsync(probe.fileno())
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return f"{os.strerror(error.errno)} where cells write"
+            return f"{os.strerror(error.errno)} in the folder where cells write"
     return ""

@@ -1,10 +1,10 @@
-"""What a stack's processes can reach, and how far this machine's kernel sees to that.
+"""What a stack's processes can reach, and how far this machine's kernel enforces it.
 
-Old releases with known holes run in cells, and so does code that a pull request names.  Linux keeps
-them to themselves without root where it allows user namespaces and has Landlock (from 5.13); what a
-machine does not give is done without, and said: :func:`available` is part of every report, and
-:func:`.parts.missing` says in sentences what is not contained.  The work is done by the keeper
-(:mod:`.keeper`), the process between the harness and a stack.
+Cells run old releases with known vulnerabilities, and code that a pull request names.  Linux
+isolates them without root if it allows user namespaces and has Landlock (from 5.13).  Missing parts
+are skipped and reported: :func:`available` is part of every report, and :func:`.parts.missing`
+gives a sentence for each part that is missing.  The keeper (:mod:`.keeper`), the process between
+the harness and a stack, applies the isolation.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ open("inside", "w").close()
 open("/dev/null", "w").close()
 open("/proc/self/stat").close()
 if room and os.getpid() != 2:
-    sys.exit("not in a room of its own")
+    sys.exit("not in its own namespace")
 try:
     os.listdir(outside)
 except OSError:
     pass
 else:
     if room or guarded:
-        sys.exit("it can read what it should not")
+        sys.exit("it can read files outside its root")
 """
 
 

@@ -1,12 +1,12 @@
-"""The process between the harness and a stack: makes the room that it runs in, and ends with it.
+"""The process between the harness and a stack: creates the stack's namespaces, and ends with it.
 
-Started as a script by the harness's own interpreter, with nothing but the standard library.  With
-namespaces it is two processes: the outer one enters them and passes on the exit status, the inner
-one is process 1 in there.  Whatever way either ends, the kernel kills all that runs inside: nothing
-can leave a process namespace, whatever session, parent or environment it gives itself.
+It is started as a script by the harness's own interpreter and uses only the standard library.  With
+namespaces it consists of two processes: the outer one enters them and passes on the exit status,
+the inner one is process 1 inside.  However either ends, the kernel kills everything inside: no
+process can leave a process namespace by changing its session, parent or environment.
 
-The inner one stays outside of the restrictions that it puts on the stack, so that nothing in there
-can signal or read it.  What it is to do comes as one JSON object (see :class:`Order`).
+The inner one is not subject to the restrictions that it puts on the stack, so that no process of
+the stack can signal or read it.  Its instructions are one JSON object (see :class:`Order`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def main(order: Order) -> NoReturn:
         if inner == 0:
             keep(order)
     except OSError as error:
-        print(f"trl-compat: a cell's room cannot be made: {error}", file=sys.stderr)
+        print(f"trl-compat: the cell's namespace cannot be created: {error}", file=sys.stderr)
         os._exit(NO_ROOM)
     for stream in (0, 1):
         os.close(stream)
@@ -138,7 +138,7 @@ def keep(order: Order) -> NoReturn:
         if child == 0:
             start(order)
     except OSError as error:
-        print(f"trl-compat: a cell's room cannot be made: {error}", file=sys.stderr)
+        print(f"trl-compat: the cell's namespace cannot be created: {error}", file=sys.stderr)
         os._exit(NO_ROOM)
     # Whoever is inside can neither read its memory nor trace it; signals from inside do not count.
     confine.call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What of cells can be contained, each part with a sentence for machines that do not contain it."""
+"""The parts of the isolation of cells, each with a sentence for machines that lack it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Part(enum.StrEnum):
         member.otherwise = otherwise
         return member
 
-    NETWORK = "network", "cells can reach the network; only Python code is refused it"
+    NETWORK = "network", "cells can reach the network; only Python code is blocked"
     PROCESSES = (
         "processes",
-        "cells see the machine's other processes, and one that hides well may outlive its cell",
+        "cells see the machine's other processes, and a process that hides may outlive its cell",
     )
-    READING = "reading", "cells can read whatever the user can read"
-    WRITING = "writing", "cells can write, remove and change whatever the user can"
+    READING = "reading", "cells can read all files that the user can read"
+    WRITING = "writing", "cells can write, remove and change all files that the user can"
     MODES = "modes", "cells can change modes, owners and times of the user's files"
     SOCKETS = "sockets", "cells can connect to unix sockets of the machine, such as Docker's"
     CELLS = "cells", "a cell can write to what later cells of the same stack read"

@@ -1,8 +1,9 @@
 """Every process of a stack is started here, and every process that is killed is killed here.
 
-The elastic agent starts ranks in sessions of their own, so killing a process group is not enough:
-trees are walked, the parents of cells adopt orphans (see ``trl_compat.runtime.preload``), and every
-process of a run carries its mark in its environment, by which what got away is found.
+The elastic agent starts ranks in their own sessions, so killing a process group is not enough:
+process trees are walked, the parents of cells adopt orphans (see ``trl_compat.runtime.preload``),
+and every process of a run carries the run's mark in its environment, which finds the remaining
+ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Files in a folder that a cell can write to, opened in the only way that is safe.
+"""Files in a folder that a cell can write to, opened safely.
 
-A rank may leave anything there: a link to a file of the user, a FIFO that nobody ever writes to, a
-device, a log of any size; and it may change all that while the harness looks.  So a folder is held
-by a descriptor and files are opened relative to it, without following links and without waiting.
-What was opened is then looked at through its descriptor: a regular file that has no other name, of
-which only so much is read.  Every reader of a cell's folder uses this module.
+A rank may leave anything there: a link to a user's file, a FIFO without a writer, a device, a log
+of any size; and it may change all this while the harness reads.  So the folder is held by a
+descriptor and files are opened relative to it, without following links and without waiting.  The
+opened file is then checked through its descriptor: it must be a regular file without further hard
+links, and is read up to a limit.  Every reader of a cell's folder uses this module.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Folder:
         try:
             found = os.fstat(pipe)
             if not stat.S_ISFIFO(found.st_mode) or found.st_nlink != 1:
-                raise NotAFile("it is no FIFO of its own")
+                raise NotAFile("it is not a FIFO of this cell")
             os.write(pipe, b"?")
         finally:
             os.close(pipe)
@@ -153,7 +153,7 @@ class Folder:
             return
         except OSError as error:
             if error.errno in NOT_FOLLOWED:
-                raise NotAFile("it is no regular file") from None
+                raise NotAFile("it is not a regular file") from None
             raise
         try:
             _refuse_others(file)
@@ -186,9 +186,9 @@ def _own(path: Path, flags: int) -> int:
 def _refuse_others(file: int) -> None:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
-        raise NotAFile("it is no regular file")
+        raise NotAFile("it is not a regular file")
     if found.st_nlink > 1:
-        raise NotAFile("it is a file that has other names, too")
+        raise NotAFile("it is a file with other hard links")
 
 
 def _read(file: int, size: int, start: int) -> bytes:

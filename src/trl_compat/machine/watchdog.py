@@ -1,9 +1,9 @@
-"""A process that outlives a killed harness for as long as it takes to end what that left behind.
+"""A process that outlives a killed harness just long enough to clean up after it.
 
-The kernel kills a cell's processes with their parents (PR_SET_PDEATHSIG), but not what a rank has
-forked itself.  The guardian sits in a session of its own, waits for the end of its input, which
-comes when the harness closes it or dies in whatever way, then kills every process that carries the
-run's mark and removes the run's scratch folder.
+The kernel kills a cell's processes with their parents (PR_SET_PDEATHSIG), but not the processes
+that a rank has forked itself.  The guardian runs in its own session and waits for the end of its
+input, which comes when the harness closes it or dies in any way.  It then kills every process that
+carries the run's mark and removes the run's scratch folder.
 
 Run as ``python -m trl_compat.machine.watchdog MARK FOLDER``.
 """

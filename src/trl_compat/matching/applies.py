@@ -1,7 +1,7 @@
-"""Does a record apply to what someone has?  Yes, no, or not known: three answers, never two.
+"""Does an advisory apply to a stack?  There are three answers: yes, no, and unknown.
 
-*Not known* is what a file leaves open (a range, a package that it does not mention, a commit that
-was never examined); it is reported as such.
+*Unknown* is what a file leaves open (a range, a package that it does not list, a commit that the
+advisory does not cover); it is reported as such.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _use(block: Block, source: Source, named: Named) -> _Use | None:
             extended = [v for v in named.get(EXTENDED, ()) if v in allowed]
             if name != "trainer" or not extended:
                 return None
-            inherited = f"{either(said)} has inherited it from {either(extended)}"
+            inherited = f"{either(said)} inherited it from {either(extended)}"
         elif len(both) < len(said) and not _said_by_another(name, block, named):
             chosen[name] = both
     if len(chosen) > 1:  # which of the values are used together, nobody said

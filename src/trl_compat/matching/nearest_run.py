@@ -1,4 +1,4 @@
-"""What was really run, from the results that are shipped: the nearest stack, and when."""
+"""What was run, from the shipped results: the nearest stack, and when."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Nearest:
 
     def sentence(self) -> str:
         """Which stack was run, when, and in what it differs."""
-        how = f"differs in {', '.join(self.differs)}" if self.differs else "these very versions"
+        how = f"differs in {', '.join(self.differs)}" if self.differs else "exactly these versions"
         return f"{self.run.name}, run {self.run.run} ({how})"
 
 

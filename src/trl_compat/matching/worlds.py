@@ -1,9 +1,9 @@
-"""What is certain although something is open: blocks that together cover all that is possible.
+"""What is certain although versions or conditions are open: blocks that cover all possibilities.
 
-A block in which transformers is below 5 and one from 5 on leave no way out where transformers is
-not pinned; nor do blocks for each value that an unnamed condition can have.  So the releases that
-an installer may take, and the values that may be meant, are gone through.  Releases that no range
-tells apart are as one, which keeps that small; where it is not small, nothing is concluded.
+If transformers is not pinned, one block below 5 and one from 5 on together always apply; so do
+blocks for each value of an unspecified condition.  So the releases that an installer may choose,
+and the possible values, are enumerated.  Releases that no range distinguishes count as one, which
+keeps the number small; if it is not small, nothing is concluded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranges as events: introduced, fixed, last affected; as other formats of advisories have them."""
+"""Version ranges as events (introduced, fixed, last affected), as in other formats."""
 
 from __future__ import annotations
 

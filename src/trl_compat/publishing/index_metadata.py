@@ -1,8 +1,8 @@
-"""The metadata of a release on the package index, read without downloading what is large.
+"""The metadata of a release on the package index, read without large downloads.
 
-A wheel is a zip file: its table of contents and its METADATA are fetched by range requests, which
-takes kilobytes also of torch.  A source package is small and is fetched whole.  Only ``trl-compat
-advisories releases`` calls this.
+A wheel is a zip file: only its table of contents and its METADATA are downloaded, by range
+requests, which takes kilobytes even for torch.  A source package is small and is downloaded
+completely.  Only ``trl-compat advisories releases`` calls this.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Remote(io.RawIOBase):
         request.add_header("Range", f"bytes={self._at}-{end - 1}")
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             if answer.status != 206:
-                raise OSError(f"{self._url}: the server does not send parts of files")
+                raise OSError(f"{self._url}: the server does not support range requests")
             content = answer.read()
         buffer[: len(content)] = content
         self._at += len(content)

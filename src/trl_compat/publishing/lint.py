@@ -1,6 +1,6 @@
-"""What a reader of advisories may rely on and no schema can say, checked against the releases.
+"""Checks of advisories that no schema can express, against the list of releases.
 
-Every rule returns sentences; an empty list is a clean record.
+Every rule returns sentences; an empty list means that the advisory is correct.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def _overlaps(advisory: Advisory, releases: Releases) -> Rule:
         if one.symptom != other.symptom and not one.first:
             yield (
                 "error",
-                f"affected {n} and {m} overlap with different symptoms; say why in 'first'",
+                f"affected {n} and {m} overlap with different symptoms; give the reason in 'first'",
             )
         if one.symptom == other.symptom and one.conditions == other.conditions:
-            yield "error", f"affected {n} and {m} overlap and say the same"
+            yield "error", f"affected {n} and {m} overlap and are equivalent"
 
 
 def _compatible(one: Conditions, other: Conditions) -> bool:
@@ -137,7 +137,7 @@ def _references(advisory: Advisory, reproductions: Path) -> Rule:
             spec = importlib.util.find_spec(name) if name.startswith("trl_compat.") else None
             path = Path(spec.origin) if spec and spec.origin else None
         if path is None or not path.is_file():
-            yield "error", f"{remedy.name}: there is no module {name}"
+            yield "error", f"{remedy.name}: module {name} does not exist"
         elif function not in _functions(path):
             yield "error", f"{remedy.name}: {path.name} has no function {function}"
         for variant in remedy.variants:
@@ -153,21 +153,28 @@ def _functions(path: Path) -> set[str]:
 def _open_ends(advisory: Advisory, releases: Releases, document: Results | None) -> Rule:
     """A range without an upper end holds for releases to come: the newest must have been run.
 
-    Where another package of the block has an end, releases to come are not hit by themselves, and
-    it is a warning.
+    Where another package of the block has an end, releases to come are not hit by themselves: it is
+    a warning, and none where ``open_ends`` says why the range is right all the same.
     """
+    explained = set()
     for number, block in enumerate(advisory.affected, 1):
         ends = {package: range_ for package, range_ in block.versions.items() if is_open(range_)}
+        partly = len(ends) < len(block.versions)
         for package in ends:
+            if partly and package in advisory.open_ends:
+                explained.add(package)
+                continue
             newest, seen = (
                 releases.newest(package),
                 _newest_seen(advisory, block, package, document),
             )
             if seen == newest:
                 continue
-            run = f"the newest that was seen is {seen}" if seen else "none was seen"
-            text = f"affected {number}: {package} has no upper end, and of {newest} down {run}"
-            yield ("error" if len(ends) == len(block.versions) else "warning"), text
+            run = f"the newest observed is {seen}" if seen else "none was observed"
+            text = f"affected {number}: {package} has no upper end; releases up to {newest}: {run}"
+            yield ("warning" if partly else "error"), text
+    for package in sorted(advisory.open_ends.keys() - explained):
+        yield "warning", f"open_ends: no block has an open end of {package} beside one with an end"
 
 
 def _newest_seen(
@@ -191,7 +198,7 @@ def _avoidances(advisory: Advisory, releases: Releases) -> Rule:
         for m, block in enumerate(advisory.affected, 1):
             shared = changes.keys() & block.versions.keys()
             if changes and len(shared) == len(changes) and _inside(changes, block, releases):
-                yield "error", f"avoid {number} leads into affected {m}"
+                yield "error", f"avoid {number} leads to releases of affected {m}"
 
 
 def _advice(advisory: Advisory) -> Rule:
@@ -201,7 +208,7 @@ def _advice(advisory: Advisory) -> Rule:
     for place, text in texts:
         found = re.search(r"\d+\.\d+", text)
         if found:
-            yield "error", f"{place}: names {found[0]}; a release is a range under 'avoid'"
+            yield "error", f"{place}: names {found[0]}; name releases as a range under 'avoid'"
 
 
 def _standalone(advisory: Advisory) -> Rule:
@@ -213,7 +220,7 @@ def _standalone(advisory: Advisory) -> Rule:
         try:
             tree = ast.parse(fix.standalone)
         except SyntaxError as error:
-            yield "error", f"{fix.name}: its standalone form is no Python ({error.msg})"
+            yield "error", f"{fix.name}: its standalone form is not valid Python ({error.msg})"
             continue
         imports = (n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom))
         if any("trl_compat" in ast.unparse(node) for node in imports):
@@ -234,13 +241,13 @@ def _for_users(advisory: Advisory) -> Rule:
         inner = block.conditions.keys() & {"facet", "without_stand_in"}
         if inner and block.means is None:
             level: Literal["error", "warning"] = "warning" if advisory.masks else "error"
-            text = f"affected {number}: '{min(inner)}' is of the reproduction; say what it 'means'"
+            text = f"affected {number}: '{min(inner)}' exists only in the reproduction; add 'means'"
             yield level, text
 
 
 def _dates(advisory: Advisory) -> Rule:
     if advisory.published is None:
-        yield "warning", "no date of publication"
+        yield "warning", "no publication date"
     for later in (advisory.modified, advisory.withdrawn):
         if later and advisory.published and later < advisory.published:
             yield "error", f"{later} is before it was published, {advisory.published}"

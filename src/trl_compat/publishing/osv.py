@@ -1,10 +1,9 @@
-"""Advisories in the OSV format (schema 1.7.5), so that other tools can read them.
+"""Advisories in the OSV format (schema 1.7.5), for other tools.
 
-OSV lists affected packages one by one and has no "only together with": each block of ours becomes
-one entry, for the package that the failure is of (TRL where the block names it), with that
-package's range.  What has to hold besides (other packages, conditions) stands in the entry's
-``database_specific`` and, in words, in the details.  A reader that ignores it is told too much,
-never too little.
+OSV lists affected packages one by one and cannot express "only together with": each of our blocks
+becomes one entry, for the package that has the failure (TRL if the block names it), with that
+package's range.  The other conditions and package ranges are in the entry's ``database_specific``
+and, in words, in the details.  Tools that ignore them report too many matches, never too few.
 """
 
 from __future__ import annotations

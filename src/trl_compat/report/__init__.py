@@ -1,7 +1,7 @@
-"""Reports: everything in reports/ but results.json is rendered from results.json alone.
+"""Reports: everything in reports/ except results.json is rendered from results.json alone.
 
-The same results.json gives the same bytes: what is scrubbed is scrubbed when results.json is
-written, and nothing of the machine that renders gets into a report.
+The same results.json gives the same bytes: scrubbing happens when results.json is written, and
+nothing of the rendering machine gets into a report.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from pathlib import Path
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
+from trl_compat.report import logs
 from trl_compat.report.formats import FORMATS
 
 
 def write_all(folder: Path, document: results.Results, catalogue: Catalogue) -> None:
-    """Writes results.json and every report made from it."""
+    """Writes results.json and every report made from it; removes logs that none of them names."""
     path = folder / "results.json"
     results.write(path, document)
     written = results.read(path)
     assert written is not None
     render_all(folder, written, catalogue)
+    logs.remove_others(folder, written)
 
 
 def render_all(folder: Path, document: results.Results, catalogue: Catalogue) -> None:
@@ -40,9 +42,3 @@ def outdated(folder: Path, document: results.Results, catalogue: Catalogue) -> l
         for name, text in rendered(document, catalogue).items()
         if not (folder / name).is_file() or (folder / name).read_bytes() != text.encode()
     ]
-
-
-def write_log(path: Path, text: str) -> None:
-    """Writes the log of a cell, scrubbed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(results.scrub(text), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What was run of one failure, in lines for people: made from results, shipped with the package.
+"""What was run of one failure, as text: computed from results and shipped.
 
-``explain`` tells the same inside a checkout, where it reads ``reports/results.json``, and outside,
-where it reads what ``trl-compat advisories compile`` made of the results that were committed.
+``explain`` prints the same inside a checkout, where it reads ``reports/results.json``, and outside,
+where it reads what ``trl-compat advisories compile`` computed from the committed results.
 """
 
 from __future__ import annotations
@@ -74,5 +74,5 @@ def shipped(failure: str) -> Account:
         standings=tuple(told["standings"]),
         evidence=tuple(told["evidence"]),
         fixes=told["fixes"],
-        source=f"the results that trl-compat {trl_compat.__version__} came with",
+        source=f"the results shipped with trl-compat {trl_compat.__version__}",
     )

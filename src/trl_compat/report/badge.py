@@ -1,4 +1,4 @@
-"""The badge: one line for a README, as the JSON that shields.io reads and as an SVG of its own."""
+"""The badge: one line for a README, as JSON for shields.io and as an SVG."""
 
 from __future__ import annotations
 

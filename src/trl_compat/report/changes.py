@@ -1,4 +1,4 @@
-"""Two results compared, cell by cell: what regressed, what was fixed, what is new, what is gone."""
+"""Two results compared, cell by cell: regressed, fixed, new and removed cells."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Change(enum.StrEnum):
         member.sentence = sentence
         return member
 
-    REGRESSED = "regressed", "passed and does not any more, or left what its advisory records"
-    FIXED = "fixed", "failed and passes, or is again what its advisory records"
-    CHANGED = "changed", "another outcome, neither better nor worse"
+    REGRESSED = "regressed", "passed before and does not now, or no longer matches its advisory"
+    FIXED = "fixed", "failed before and passes now, or matches its advisory again"
+    CHANGED = "changed", "a different outcome, neither better nor worse"
     UNCHANGED = "unchanged", "the same outcome"
     NEW = "new", "not in the old results"
     GONE = "gone", "not in the new results"

@@ -1,4 +1,4 @@
-"""What is said when a run is over: the table, the findings by importance, and what to do next."""
+"""The end of a run: the table, the findings by importance, and what to do next."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def findings(
     if unexpected:
         stacks = ", ".join(sorted({cell.stack for cell in unexpected}))
         yield (
-            f"{len(unexpected)} cells of which nothing is expected (ranges name releases, and no "
-            f"record names the git commit of {escape(stacks)}): see what they came to"
+            f"{len(unexpected)} cells without an expectation (version ranges name releases, and no "
+            f"record names the git commit of {escape(stacks)}): check their outcomes"
         )
     if document.not_run:
         yield f"{len(document.not_run)} combinations left out by the matrix, with reasons"
@@ -91,7 +91,7 @@ def _deviations(cells: Sequence[results.CellResult]) -> Iterator[str]:
             yield f"         {escape(f'{seen.exception}: {seen.message[:160]} ({seen.where})')}"
         yield f"         again: {escape(cell.command)}"
     if len(groups) > MOST:
-        yield f"and {len(groups) - MOST} more kinds of deviation, all in the reports"
+        yield f"and {len(groups) - MOST} more kinds of deviation, listed in the reports"
 
 
 def _known_failure(
@@ -105,7 +105,7 @@ def _known_failure(
     if not catalogue[failure].fixes:
         said = "no fix is known"
     elif not fixes:
-        said = "its fix was not tried in this selection"
+        said = "its fix was not run in this selection"
     else:
         proven = counts.proven(counts.count(fixes, Outcome.PASS))
         said = f"fix {proven}: trl-compat fix {failure}"
@@ -119,19 +119,19 @@ def what_next(
     deviating = sum(not cell.agrees for cell in cells)
     unreached = all(cell.outcome is Outcome.UNAVAILABLE for cell in cells)
     if interrupted:
-        yield "interrupted; finished cells are kept, the same command goes on from here"
+        yield "interrupted; finished cells are kept, and the same command continues from here"
     elif cells and unreached:
-        yield "nothing was run: see to the network (or a mirror), then run this again"
+        yield "nothing was run: check the network (or use a mirror), then run this again"
     elif deviating:
-        word = "cell is" if deviating == 1 else "cells are"
+        word = "cell deviates from its" if deviating == 1 else "cells deviate from their"
         yield (
-            f"{deviating} {word} not as the advisories say: read their logs under "
-            f"{_near(reports / 'evidence')}, then run them again by the command beside them"
+            f"{deviating} {word} advisory: read the logs under {_near(reports / 'evidence')}, then "
+            "run the cells again with the printed commands"
         )
     elif cells:
         green = any(c.outcome in (Outcome.PASS, Outcome.REPRODUCED) for c in cells)
-        rest = "" if green else "; nothing passed or failed as recorded, so this is not green"
-        yield f"every cell that ran is as its advisory says{rest}"
+        rest = "" if green else "; nothing passed or failed as recorded, so this proves nothing"
+        yield f"every cell that ran matches its advisory{rest}"
     if cells:
         yield f"reports: {_near(reports / 'compatibility.html')} (to read), results.json (the data)"
 
@@ -145,6 +145,6 @@ def _near(path: Path) -> str:
 
 
 def _short(summary: tables.Summary) -> str:
-    word = "fails" if summary.outcome is Outcome.REPRODUCED else str(summary.outcome)
-    word = "n/a" if summary.outcome is Outcome.NOT_APPLICABLE else word
-    return f"[{STYLE[summary.mark]}]{summary.mark} {word}{'*' if summary.fixed else ''}[/]"
+    # "not applicable" does not fit into a column; the table's title says what the dash means.
+    word = "" if summary.outcome is Outcome.NOT_APPLICABLE else f" {summary.word}"
+    return f"[{STYLE[summary.mark]}]{summary.mark}{word}{'*' if summary.fixed else ''}[/]"

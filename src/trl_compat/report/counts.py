@@ -1,8 +1,7 @@
-"""Counts of cells that were to show something: those that did, and what became of the others.
+"""Counts of cells that were to show something: those that did, and the outcomes of the others.
 
-A cell that was not run, or was stopped before its place of interest, says nothing for or against;
-it is never counted with those that ran and showed something else.  Every count that people read of
-a fix is made here.
+A cell that was not run, or was masked, counts neither for nor against; it is never counted with
+those that ran and showed something else.  All printed counts of fixes are computed here.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from trl_compat.results import CellResult
 WORDS = {
     Outcome.PASS: "pass",
     Outcome.REPRODUCED: "fail as recorded",
-    Outcome.MASKED: "stopped earlier by another failure",
-    Outcome.NOT_APPLICABLE: "not there",
+    Outcome.MASKED: "masked by another failure",
+    Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.UNRESOLVABLE: "not run (cannot be installed)",
     Outcome.UNAVAILABLE: "not run (out of reach)",
     Outcome.HARNESS_ERROR: "not run (the harness failed)",

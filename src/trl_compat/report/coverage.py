@@ -1,7 +1,7 @@
-"""How many of the possible combinations were run, and what became of the others.
+"""How many of the possible combinations were run, and what happened to the others.
 
 A combination is stack × variant × model, unfixed, over all stacks of the results and all variants
-of all reproductions.  What the matrix leaves out has a reason; the rest was not selected.
+of all reproductions.  Excluded combinations have a reason; the rest was not selected.
 """
 
 from __future__ import annotations

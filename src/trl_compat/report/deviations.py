@@ -1,4 +1,4 @@
-"""What a report has to say against its cells, as findings."""
+"""The deviating cells of a report, as findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An advisory as text for people: what is seen, who is hit, why, since when, the fix, its proof."""
+"""An advisory as text: symptoms, affected setups, cause, affected releases, the fix, its proof."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _affected(advisory: Advisory) -> Iterator[str]:
     for where, shown in symptoms.items():
         yield _item(f"{where}  ({', '.join(shown)})")
     for why in dict.fromkeys(absent.why for absent in advisory.absent):
-        yield _item(f"not there: {why}")
+        yield _item(f"not applicable: {why}")
 
 
 def _runs(run: Account) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _runs(run: Account) -> Iterator[str]:
 
 def _proof(fix: str, run: Account) -> str:
     if fix not in run.fixes:
-        return "(Not run in the results at hand.)"
+        return "(Not run in the available results.)"
     said = run.fixes[fix]
     return f"({said[0].upper()}{said[1:]}.)"
 

@@ -1,4 +1,4 @@
-"""Findings: what a command has to say against something, in the shape that reports of it share."""
+"""Findings: the problems that a command reports, in the form that several formats share."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""compatibility.html: one self-contained file that a person opens, searches and asks.
+"""compatibility.html: one self-contained file to open and search.
 
-It loads nothing, and its content security policy allows no script but its own, by digest; every
-text in it goes through jinja2's autoescaping or, for the embedded data, through JSON with ``<``,
-``>`` and ``&`` written as escapes.  The same results give the same bytes.
+It loads nothing, and its content security policy allows only its own script, by digest.  All text
+goes through jinja2's autoescaping or, for the embedded data, through JSON with ``<``, ``>`` and
+``&`` written as escapes.  The same results give the same bytes.
 
-Without JavaScript the first table, the proven sets and the advisories are all there; the script
-adds filters and the evidence of single cells.
+Without JavaScript the first table, the proven sets and the advisories are complete; the script adds
+filters and the evidence of single cells.
 """
 
 from __future__ import annotations
@@ -149,17 +149,13 @@ def _box(document: Results, stack: str, failure: str) -> Box:
     if summary is None:
         return Box(stack, failure, "unrun", "not run")
     match summary.outcome:
-        case Outcome.PASS:
-            word, more = "works", ""
         case Outcome.REPRODUCED:
-            word, more = "fails", "fix proven" if summary.fixed else "no fix proven"
+            more = "fix proven" if summary.fixed else "no fix proven"
         case Outcome.MASKED:
-            word, more = "stopped", "by another failure"
-        case Outcome.NOT_APPLICABLE:
-            word, more = "not there", ""
-        case other:
-            word, more = str(other), ""
-    return Box(stack, failure, kind(summary.outcome), word, more)
+            more = "by another failure"
+        case _:
+            more = ""
+    return Box(stack, failure, kind(summary.outcome), summary.word, more)
 
 
 def _requirements(document: Results, name: str) -> str:

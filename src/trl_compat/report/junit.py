@@ -1,7 +1,7 @@
-"""junit.xml: one test case per cell; a deviation is a failure, what was not run is skipped.
+"""junit.xml: one test case per cell; a deviation is a failure, a cell that was not run is skipped.
 
-CI systems show the suite, the class and the case's name, and of a failure its message first: these
-say stack, failure, and what differs, so that nobody has to read an id.
+CI systems show the suite, the class and the case's name, and a failure's message first: these
+contain stack, failure and the difference, so that no id has to be decoded.
 """
 
 from __future__ import annotations

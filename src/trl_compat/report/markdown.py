@@ -1,7 +1,7 @@
-"""compatibility.md: the overview, then for each failure what was found, since when, and the fix.
+"""compatibility.md: the overview, then for each failure the findings, the releases, and the fix.
 
-Made for GitHub, which shows no Markdown beyond a size: the table of single cells, the only part
-that grows with them, is left out before that, and says so.
+It is made for GitHub, which does not show Markdown above a certain size: the table of single cells,
+the only part that grows with them, is omitted before that limit, and the file says so.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def _lines(document: Results, catalogue: Catalogue, *, every_cell: bool) -> Iter
     yield ""
     yield (
         f"{len(document.cells)} cells on {len(document.stacks)} stacks, real releases and real "
-        f"ranks; {outcomes}; {_text(provenance.summary(document))} ([more](#the-runs)). To search "
-        "and to open the evidence of a cell, open [compatibility.html](compatibility.html)."
+        f"ranks; {outcomes}; {_text(provenance.summary(document))} ([more](#the-runs)). Open "
+        "[compatibility.html](compatibility.html) to search, and to see the evidence of a cell."
     )
     yield ""
-    yield "✅ works · ❌ fails as recorded · ⚠️ needs a look · — not in this release"
+    yield "✅ works · ❌ fails as recorded · ⚠️ masked or other outcome · — not applicable"
     yield ""
     yield _row("TRL", "stack", *(f"[{failure}](#{failure})" for failure in failures))
     yield _row(*["---"] * (len(failures) + 2))
@@ -48,7 +48,7 @@ def _lines(document: Results, catalogue: Catalogue, *, every_cell: bool) -> Iter
         found = [tables.summary_of(document.cells, stack, failure) for failure in failures]
         release = tables.version_text(document.stacks[stack].trl)
         yield _row(
-            release, f"`{stack}`", *(f"{s.mark} {s.word}" if s else "not run" for s in found)
+            release, f"`{stack}`", *(f"{s.mark} {s.long}" if s else "not run" for s in found)
         )
     for failure in failures:
         yield from _failure(document, catalogue[failure], every_cell)
@@ -91,7 +91,7 @@ def _failure(document: Results, advisory: Advisory, every_cell: bool) -> Iterato
     else:
         yield (
             f"The evidence of its {len(cells)} cells is in "
-            "[compatibility.html](compatibility.html): with it GitHub would not show this file."
+            "[compatibility.html](compatibility.html): GitHub could not show them here."
         )
 
 
@@ -101,7 +101,7 @@ def _by_variant(document: Results, failure: str) -> Iterator[str]:
     for row in by_variant(document, failure):
         parts = [f"{outcome.folded} {outcome}: {told}" for outcome, told in row.found]
         control = " (control)" if row.control else ""
-        named = f"`{row.fix}`{' (a wrong one)' if row.wrong_fix else ''}" if row.fix else ""
+        named = f"`{row.fix}`{' (a wrong fix)' if row.wrong_fix else ''}" if row.fix else ""
         yield _row(f"{row.variant}{control}", named, "<br>".join(parts))
 
 
@@ -136,13 +136,13 @@ def _masks(document: Results, catalogue: Catalogue) -> Iterator[str]:
     if not met:
         return
     yield ""
-    yield "## Failures that hid others"
+    yield "## Failures that masked others"
     yield ""
     for mask in met:
         advisory = catalogue[mask]
         stacks = dict.fromkeys(f"`{c.stack}`" for c in document.cells if c.masked_by == mask)
         advice = "".join(f" {_text(sentence)}" for sentence in wording.ways_around(advisory))
-        yield f"- **{mask}**: {_text(advisory.summary)}{advice} Met on {', '.join(stacks)}."
+        yield f"- **{mask}**: {_text(advisory.summary)}{advice} Seen on {', '.join(stacks)}."
 
 
 def _stacks(document: Results) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _runs(document: Results) -> Iterator[str]:
     used = stand_ins.used(document)
     if used:
         yield ""
-        yield "### What stood in for GPUs"
+        yield "### Stand-ins for GPUs"
         yield ""
         for name, count, reason in used:
             yield f"- `{_text(name)}` ({count} cells): {_text(reason)}"
@@ -183,7 +183,7 @@ def _how(batch: provenance.Batch) -> str:
         return "not known"
     note = f"; {_text(run.note)}" if run.note else ""
     if batch.not_contained:
-        note += f"; not contained there: {_text(batch.not_contained)}"
+        note += f"; not isolated there: {_text(batch.not_contained)}"
     version = f"trl-compat {_text(run.harness_version)}, profile `{_text(run.profile)}`"
     return f"{_code(run.command)}, {version}{note}"
 
@@ -195,8 +195,8 @@ def _not_run(document: Results, catalogue: Catalogue) -> Iterator[str]:
     yield ""
     yield (
         f"{found.run} of {found.possible} possible combinations of stack, variant and model were "
-        f"run without a fix; {found.not_selected} were not selected, and nothing is claimed of "
-        "them."
+        f"run without a fix; {found.not_selected} were not selected; the report makes no claim "
+        "about them."
     )
     for why, count in found.unreached:
         yield f"- {count} {why}"

@@ -1,8 +1,7 @@
-"""What compatibility.html embeds for its script: every cell in compact rows, and what they share.
+"""The data that compatibility.html embeds for its script: a compact row per cell, and shared data.
 
-The page shows the first table and the text of the advisories without any of this.  The script
-builds the evidence of a cell from it when a reader opens one, so a page of a thousand cells is no
-larger than its data.
+The page shows the first table and the advisories without it.  The script builds the evidence of a
+cell when a reader opens it, so a page of a thousand cells is no larger than its data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which versions work together: for each TRL release the newest set of packages that was proven.
 
-Proven means: every known failure that was run with the set passes, or is not in that release, or
-every failing cell has a fix that passes in the same place.  What was not run is said, not assumed.
+Proven means: every known failure that was run with the set passes, or is not applicable, or every
+failing cell has a fix that passes in the same place.  Failures that were not run are listed.
 """
 
 from __future__ import annotations

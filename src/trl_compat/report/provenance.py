@@ -1,4 +1,4 @@
-"""When, where and how cells were run, for people: merged results are of several runs."""
+"""When, where and how cells were run, in words: merged results contain several runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trl_compat.machine.description import Host
 from trl_compat.machine.parts import missing
 from trl_compat.results import CellResult, Results, RunResult
 
-UNKNOWN = "on a machine of which nothing was kept"
+UNKNOWN = "on an unknown machine"
 
 
 @dataclass(frozen=True)

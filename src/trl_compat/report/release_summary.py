@@ -1,8 +1,8 @@
-"""What each TRL release does about a failure, told release by release.
+"""The outcomes of a failure, by TRL release.
 
-:func:`tell` is the one place where releases become words.  ``first – last`` stands only for
-releases of which every one was run; what else lies between the first and the last that are named
-(stopped earlier, passes, not run) is said behind them.  Commits stand alone.
+:func:`tell` is the only place that turns releases into words.  ``first – last`` is used only for
+releases of which every one was run; other releases between the first and the last (masked, passes,
+not run) follow in brackets.  Commits are listed separately.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ORDER = (
 WORDS = {
     Outcome.REPRODUCED: "Fails on",
     Outcome.PASS: "Works on",
-    Outcome.MASKED: "Stopped earlier, by another failure, on",
-    Outcome.NOT_APPLICABLE: "Not there in",
+    Outcome.MASKED: "Masked by another failure on",
+    Outcome.NOT_APPLICABLE: "Not applicable to",
 }
 
 
@@ -39,7 +39,7 @@ WORDS = {
 BETWEEN = {
     Outcome.PASS: "working",
     Outcome.REPRODUCED: "failing",
-    Outcome.NOT_APPLICABLE: "not there",
+    Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.UNAVAILABLE: "not run, out of reach",
     Outcome.UNRESOLVABLE: "not run, cannot be installed",
     Outcome.HARNESS_ERROR: "not run, the harness failed",

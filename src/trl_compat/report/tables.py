@@ -1,6 +1,6 @@
-"""The shapes that every renderer shows: a cell of the overview, the order of stacks, words.
+"""Data that every renderer shows: a box of the overview, the order of stacks, the words.
 
-Pure functions over a results document; no renderer decides on its own what a stack's word is.
+Pure functions over a results document; no renderer chooses its own words.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ WORST_FIRST = (
     Outcome.NOT_APPLICABLE,
 )
 
+# The word for what a stack does about a failure; the outcome's own name for all others.
+WORDS = {
+    Outcome.PASS: "works",
+    Outcome.REPRODUCED: "fails",
+    Outcome.NOT_APPLICABLE: "not applicable",
+}
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -47,8 +54,12 @@ class Summary:
     @property
     def word(self) -> str:
         """The outcome's word; never colour or sign alone."""
-        word = "fails" if self.outcome is Outcome.REPRODUCED else str(self.outcome)
-        return f"{word}, fix proven" if self.fixed else word
+        return WORDS.get(self.outcome, str(self.outcome))
+
+    @property
+    def long(self) -> str:
+        """The outcome's word, and whether a fix was proven."""
+        return f"{self.word}, fix proven" if self.fixed else self.word
 
 
 def expected(cell: results.CellResult) -> str:

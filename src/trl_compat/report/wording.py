@@ -1,7 +1,6 @@
 """Scopes, conditions and patterns of advisories in the words of people who train models.
 
-What only says where a reproduction looks (its facet, its steps) is no condition that a user has,
-and is left out.
+Conditions that exist only in a reproduction (its facet, its steps) are left out.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from trl_compat.advisories import INTERNAL, Advisory, Affected, Remedy, Scope
+from trl_compat.usage import strategies
 
-STRATEGIES = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "ddp": "DDP"}
 DEVICES = {"cpu": "on CPU ranks", "cuda": "on GPUs"}
 
 
@@ -27,7 +26,7 @@ def conditions(wanted: Mapping[str, Any]) -> str:
             case "strategy" if {"zero_stage", "fsdp_version"} & set(wanted):
                 continue  # the next one says more
             case "strategy":
-                told.append(_either(STRATEGIES.get(v, v) for v in values))
+                told.append(_either(strategies.WORDS.get(v, v) for v in values))
             case "zero_stage":
                 told.append(_either(f"ZeRO-{v}" for v in values))
             case "fsdp_version":
@@ -77,8 +76,8 @@ def ways_around(advisory: Advisory) -> list[str]:
     said = []
     if spared:
         said.append(
-            f"Not affected: {'; '.join(spared)}. Which of these releases bring nothing else to "
-            "what you have, trl-compat doctor says."
+            f"Not affected: {'; '.join(spared)}. trl-compat doctor tells which of these releases "
+            "bring no other known failure to your stack."
         )
     for way in advisory.avoid:
         where = "".join(f" with {p} {r.replace(',', ', ')}" for p, r in way.versions.items())

@@ -1,4 +1,4 @@
-"""Workflow commands of GitHub Actions from findings: they show beside the lines of a change."""
+"""Findings as workflow commands of GitHub Actions, which appear beside the changed lines."""
 
 from __future__ import annotations
 

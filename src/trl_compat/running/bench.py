@@ -1,8 +1,8 @@
-"""``trl-compat bench``: the same cells the plain way and ours, in one run on one machine.
+"""``trl-compat bench``: the same cells with plain torchrun and with the harness, on one machine.
 
-The plain way is a loop over the cells with one ``torchrun`` each in environments that are ready
-(what it costs to make them with pip is measured apart).  Ours is ``trl-compat matrix``.  Seconds
-depend on the machine, so what is reported first is ratios.
+The plain run is a loop over the cells with one ``torchrun`` each, in existing environments (the
+cost of creating them with pip is measured separately).  The other run is ``trl-compat matrix``.
+Seconds depend on the machine, so the ratios are the main result.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def _environment(name: str, stack: matrix.Stack) -> Iterator[Figure]:
     build.ensure(name, stack)
     ready = time.monotonic() - begun
     yield Figure(
-        what=f"environment of {name}, caches warm, made anew",
+        what=f"environment of {name}, caches warm, built from scratch",
         plain=f"{by_pip:.1f} s",
         ours=f"{ours:.1f} s",
         ratio=by_pip / ours,
     )
-    yield Figure(what=f"environment of {name}, there already", ours=f"{ready:.2f} s")
+    yield Figure(what=f"environment of {name}, already built", ours=f"{ready:.2f} s")
 
 
 def _pip(environment: build.Environment, wanted: Path, folder: Path) -> float:
@@ -187,7 +187,7 @@ def _cells(where: project.Project, cells: list[Cell], jobs: int, folder: Path) -
         for name, (a, b) in pairs.items()
         for line in differences(essence(a), essence(b))
     ]
-    yield Figure(what="cells that say something else", ours="; ".join(unlike) or "none")
+    yield Figure(what="cells with different results", ours="; ".join(unlike) or "none")
 
 
 class _Silent:

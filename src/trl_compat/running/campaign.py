@@ -1,6 +1,6 @@
-"""One run of a selection of cells: what pytest and its workers need to know to run any of them.
+"""One run of a selection of cells: everything that pytest and its workers need to run them.
 
-The campaign is written to a file, so that every worker process of pytest-xdist rebuilds the same.
+The campaign is written to a file, from which every worker process of pytest-xdist reads it.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Campaign:
         self._damaged[self._stack] += 1
         sentence = (
             f"the environment of {self._stack} was damaged while its cells ran ({wrong}); "
-            "run the same command again, which makes it anew"
+            "run the same command again to rebuild it"
         )
         for cell in self._files_unchecked:
             seen = unsound(Outcome.HARNESS_ERROR, sentence, world_size=cell.world_size)
@@ -296,7 +296,7 @@ class Campaign:
                 ) from None
             return unsound(
                 Outcome.HARNESS_ERROR,
-                f"{type(error).__name__}: {error}; run it again, and report it if it comes again",
+                f"{type(error).__name__}: {error}; run it again, and report it if it happens again",
                 world_size=cell.world_size,
             )
 
@@ -318,7 +318,7 @@ class Campaign:
         try:
             return decide(observed, advisory, self.catalogue.masks, control)
         except Exception as error:  # no cell costs another its verdict
-            said = f"what was observed cannot be judged ({type(error).__name__}: {error})"
+            said = f"the observation cannot be judged ({type(error).__name__}: {error})"
             return Verdict(
                 outcome=Outcome.HARNESS_ERROR, reason=f"{said}; run it again with --fresh"
             )
@@ -341,8 +341,8 @@ class Campaign:
             try:
                 if self._damaged[stack] > 1:
                     raise HarnessError(
-                        f"the environment of {stack} was damaged again after it was made anew; "
-                        f"find out what writes below {cache.root()}"
+                        f"the environment of {stack} was damaged again after it was rebuilt; "
+                        f"find out which program writes to {cache.root()}"
                     )
                 self._environment = build.ensure(stack, self.matrix.stacks[stack])
             except (EnvironmentFailed, BadInput, HarnessError) as error:

@@ -1,8 +1,8 @@
 """What the user sees while cells run: a live display on a terminal, plain lines elsewhere.
 
-A line per cell when it is over, and of a cell that deviates the three lines that matter: what was
-expected and what came, what was raised and where, and how to run it again.  The log stays in the
-reports.  What is said when all is over is in :mod:`trl_compat.report.conclusion`.
+One line per finished cell, and three more for a cell that deviates: expected and actual outcome,
+the exception and its location, and the command that runs it again.  The log stays in the reports.
+:mod:`trl_compat.report.conclusion` prints the end of the run.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Display:
             reused = f" ({self._reused} unchanged since an earlier run)" if self._reused else ""
             self.console.print(f"{self._total} cells{reused}")
             for sentence in self._not_contained:
-                self.console.print(f"not contained on this machine: {sentence}", soft_wrap=True)
+                self.console.print(f"not isolated on this machine: {sentence}", soft_wrap=True)
         if self.console.is_terminal and not os.environ.get("NO_COLOR"):
             self._task = self._progress.add_task("cells", total=self._total - self._reused)
             self._live = Live(
@@ -138,13 +138,13 @@ class Display:
         elif stack not in self._announced and self._verbosity > QUIET:
             self.console.print(f"[dim]stack {escape(stack)}: preparing its environment[/]")
         if self._live is None and self._verbosity >= VERBOSE:
-            self.console.print(f"[dim]begins {escape(name)}[/]", soft_wrap=True)
+            self.console.print(f"[dim]starting {escape(name)}[/]", soft_wrap=True)
         self._announced.add(stack)
 
     def confirming(self, count: int) -> None:
         """Says that cells which surprised are now run once more, alone."""
         self.console.print(
-            f"{count} cells are not as their advisories say: each runs again alone, by torchrun"
+            f"{count} cells deviate from their advisory: each runs again alone, with torchrun"
         )
         self._done -= count
         if self._live is not None:
@@ -184,7 +184,7 @@ class Display:
         if reason and stack not in self._not_preloaded and self._verbosity > QUIET:
             self._not_preloaded.add(stack)
             self.console.print(
-                f"stack {escape(stack)}: torchrun starts each of its cells, which is slower: "
+                f"stack {escape(stack)}: its cells are started with torchrun, which is slower: "
                 f"{escape(reason)}",
                 soft_wrap=True,
             )
@@ -220,7 +220,9 @@ class Display:
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
         if self._verbosity > QUIET and cells:
             self.console.print()
-            self.console.print("does it work?  (* every failing cell has a fix that was proven)")
+            self.console.print(
+                "does it work?  (*: each failing cell has a proven fix; —: not applicable)"
+            )
             self.console.print(conclusion.table(document, cells))
         self.console.print(
             f"{len(cells)} of {self._total} cells in {minutes} min {seconds} s "

@@ -36,6 +36,7 @@ from trl_compat.files import project
 from trl_compat.files.project import Project
 from trl_compat.machine import isolation
 from trl_compat.machine.parts import missing
+from trl_compat.report import logs
 from trl_compat.running import merging, runs
 from trl_compat.running.campaign import Campaign, Order, agrees
 from trl_compat.running.display import Describe, Display
@@ -98,10 +99,12 @@ class Ran:
         ours = {cell.id for cell, _ in self.finished}
         return [cell for cell in document.cells if cell.id in ours]
 
-    def write_logs(self) -> None:
-        """Writes the log of every cell beside the reports."""
-        for path, text in merging.logs(self.campaign, self.finished):
-            report.write_log(self.campaign.project.reports / path, text)
+    def write_logs(self, document: results.Results) -> None:
+        """Writes the logs that its cells in a document name, beside the reports."""
+        places = {cell.id: cell.log for cell in document.cells}
+        for cell, record in self.finished:
+            if place := places.get(cell.id):
+                logs.write(self.campaign.project.reports, place, merging.log_of(record))
 
     def show_end(self, document: results.Results) -> None:
         """Prints the table, what to look at, and what to do next."""
@@ -116,8 +119,8 @@ class Ran:
         """
         if lost := len(self.planned.cells) - len(self.finished):
             raise HarnessError(
-                f"{lost} of {len(self.planned.cells)} cells have no record (a worker died?); run "
-                "the same command again, the others are kept"
+                f"{lost} of {len(self.planned.cells)} cells have no record (a worker may have "
+                "died); run the same command again; the other cells are kept"
             )
 
 
@@ -145,7 +148,7 @@ def run(
     """
     planned = plan(table, catalogue, selection)
     if not planned.cells:
-        raise BadInput("nothing is selected: no failure of this selection has such a variant")
+        raise BadInput("nothing selected: no selected failure has such a variant")
     models = project.check_models(where, table.models)
     this = runs.begin(options.command, selection.profile)
     again = _again(where, table, selection, options)
@@ -207,7 +210,7 @@ def write(ran: Ran) -> results.Results:
     where = ran.campaign.project
     with filelock.FileLock(where.state / "reports.lock"):
         document = ran.over(results.read(where.reports / "results.json"))
-        ran.write_logs()
+        ran.write_logs(document)
         report.write_all(where.reports, document, ran.campaign.catalogue)
     return document
 
@@ -283,7 +286,7 @@ def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
         case pytest.ExitCode.INTERRUPTED:
             return True
         case _:
-            raise HarnessError(f"pytest ended with {status!r}; the results so far are kept")
+            raise HarnessError(f"pytest exited with {status!r}; the results so far are kept")
 
 
 def _forget_old_orders(state: Path) -> None:

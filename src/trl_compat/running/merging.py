@@ -1,7 +1,7 @@
-"""What a run found, put over the results of the runs before it.
+"""The results of a run, merged with the results of earlier runs.
 
-Cells of earlier runs stay as long as the matrix has their stack as it was; each cell says by
-``run`` which run it was observed in, and runs of which nothing is left are forgotten.
+Cells of earlier runs stay as long as the matrix has their stack unchanged; each cell names by
+``run`` the run in which it was observed, and runs without cells are removed.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from trl_compat import results
-from trl_compat.cells.outcomes import Launch, Outcome, Verdict, left_running
+from trl_compat.cells.outcomes import Launch, Verdict, left_running
 from trl_compat.cells.plan import Cell, Plan
 from trl_compat.cells.rerun import Again
 from trl_compat.packages import PACKAGES
+from trl_compat.report import logs
 from trl_compat.results import CellResult, NotRunResult, Results, RunResult
 from trl_compat.running import runs
 from trl_compat.running.campaign import Campaign, agrees
 from trl_compat.running.store import CellRecord
 from trl_compat.stacks import matrix
-
-NOTHING_TO_SEE = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 
 
 def document(
@@ -96,7 +95,8 @@ def _earlier(
         if cell.stack in stacks and cell.failure in campaign.catalogue.failures and not left_out:
             assert previous is not None
             of = previous.run_of(cell)
-            yield cell.model_copy(update={"run": of and of.id})
+            log = logs.of_before(campaign.project.reports, cell)
+            yield cell.model_copy(update={"run": of and of.id, "log": log})
 
 
 def _same_run(record: CellRecord, before: CellResult | None) -> str | None:
@@ -162,7 +162,7 @@ def _cell_result(
     leftovers = max(seen.leftovers for seen in record.attempts)
     hanging = next((seen.hanging for seen in record.attempts if seen.hanging), {})
     backend = "gloo" if cell.device == "cpu" else "nccl"
-    return CellResult(
+    found = CellResult(
         id=cell.id,
         stack=cell.stack,
         failure=cell.failure,
@@ -204,27 +204,17 @@ def _cell_result(
             )
             for seen, judged in zip(record.attempts, campaign.judge_each(cell, record), strict=True)
         ],
-        log=_log_of(cell, record),
+        log=None,
         command=cell.command(again, torchrun=_by_torchrun(record)),
         run=run,
     )
+    return found.model_copy(update={"log": logs.place_of(found, log_of(record))})
 
 
-def logs(
-    campaign: Campaign, finished: Sequence[tuple[Cell, CellRecord]]
-) -> Iterator[tuple[str, str]]:
-    """The log of every cell that has one, by its path under the reports."""
-    for cell, record in finished:
-        path = _log_of(cell, record)
-        if path is not None:
-            # What went as it should is of little interest; the end of it is enough.
-            went_well = campaign.verdict(cell, record).outcome in NOTHING_TO_SEE
-            texts = [o.output[-2_000:] if went_well else o.output for o in record.attempts]
-            yield path, "\n".join(texts)
-
-
-def _log_of(cell: Cell, record: CellRecord) -> str | None:
-    return f"evidence/{cell.id}.log" if record.observations[0].output else None
+def log_of(record: CellRecord) -> str:
+    """What the ranks of a cell printed, run by run; empty if its first run printed nothing."""
+    printed = bool(record.observations[0].output)
+    return "\n".join(seen.output for seen in record.attempts) if printed else ""
 
 
 def _by_torchrun(record: CellRecord) -> bool:

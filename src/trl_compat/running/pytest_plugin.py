@@ -1,11 +1,11 @@
-"""pytest as the engine of a campaign: one item per cell, spread over workers by pytest-xdist.
+"""pytest as the engine of a campaign: one item per cell, distributed over workers by pytest-xdist.
 
-pytest runs in the harness's own interpreter and collects ``tests/reproductions``; the module itself
-is executed by the ranks, inside the stack's interpreter.  Were pytest installed into a stack, or
-put on its path, it would add packages that the stack's users never had (and some change outcomes).
+pytest runs in the harness's own interpreter and collects ``tests/reproductions``; the ranks execute
+the module itself, inside the stack's interpreter.  If pytest were installed into a stack, or put on
+its path, it would add packages that the stack's users never had (and some change outcomes).
 
-All cells of a stack go to one worker, which builds the stack's environment, keeps one parent with
-the imports done, and runs the cells one after the other.
+All cells of a stack go to one worker, which builds the stack's environment, keeps one parent
+process with the imports done, and runs the cells one after the other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Deviation(Exception):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the option that names the campaign."""
-    parser.addoption("--campaign", type=Path, help="the campaign's order, written by trl-compat")
+    parser.addoption("--campaign", type=Path, help="the run specification, written by trl-compat")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,7 +102,7 @@ class CellItem(pytest.Item):
             case Deviation() | BadInput():
                 return str(excinfo.value)
             case OSError() as error:
-                return f"its record could not be kept: {error.strerror or error}"
+                return f"its record could not be saved: {error.strerror or error}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -1,7 +1,7 @@
-"""The runs of the command on this machine: what a cell's record calls by its run's id.
+"""The runs on this machine: a cell's record refers to its run by id.
 
-One small file per run that observed anything, beside the records of the cells; a record outlives
-the report that its run wrote, and so has to be told where, when and how it was made.
+One small file per run that observed anything is stored beside the records of the cells.  A record
+outlives the report of its run, so it needs to know where, when and how it was made.
 """
 
 from __future__ import annotations

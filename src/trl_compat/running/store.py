@@ -1,8 +1,8 @@
-"""What was observed, on disk as it came: one file per cell, written before the next cell begins.
+"""Observations on disk: one file per cell, written before the next cell starts.
 
 A record keeps the raw observations, not the verdict, so that a corrected advisory corrects the
-verdicts of runs already made.  Its key says under what it was observed; a record whose key is not
-the current one is not used again.
+verdicts of earlier runs.  Its key describes everything that influenced it; a record with another
+key than the current one is not used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What torch can tell about the collectives of a rank that hangs, asked from outside.
+"""What torch can report about the collectives of a rank that hangs, requested from outside.
 
-A rank that waits inside a collective cannot be asked anything in its main thread, so a sleeping
-thread answers.  It does nothing until the harness writes to the rank's pipe; a rank that hangs in
-C code that holds the interpreter's lock does not answer, which tells as much.
+A rank that waits inside a collective cannot answer in its main thread, so a sleeping thread does.
+It does nothing until the harness writes to the rank's pipe.  A rank that hangs in C code that holds
+the interpreter lock does not answer, which is informative, too.
 """
 
 from __future__ import annotations

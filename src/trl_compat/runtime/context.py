@@ -1,8 +1,8 @@
-"""What a scenario is given: the :class:`Rank`, through which it asserts and observes.
+"""What a scenario receives: the :class:`Rank`, through which it asserts and observes.
 
-Every assertion is registered by name, and what is registered as false decides the verdict, whoever
-catches the exception: trainers and callbacks swallow some.  A scenario that ends without an
-assertion is vacuous and is never reported as a pass.
+Every assertion is registered by name, and a failed one decides the verdict even if the exception is
+swallowed, as some trainers and callbacks do.  A scenario that ends without an assertion is vacuous
+and is never reported as a pass.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def replace(owner: Any, name: str, substitute: Any) -> None:
 NAME, MOST_ENTRIES = 200, 10_000
 
 OnFailure = Callable[[str, str, Exception], None]
-"""Is told of everything that is registered as false before it is raised: kind, name, error."""
+"""Called with every failed check before it is raised: kind, name, error."""
 
 
 class Rank:

@@ -1,4 +1,4 @@
-"""Tiny prompts for the tiny models, made in memory: nothing is downloaded or cached."""
+"""Tiny prompts for the tiny models, created in memory: nothing is downloaded or cached."""
 
 from __future__ import annotations
 

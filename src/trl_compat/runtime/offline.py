@@ -1,7 +1,7 @@
-"""Refuses the network in Python, on machines whose kernel does not keep cells off it.
+"""Blocks the network in Python, on machines whose kernel does not isolate cells from it.
 
-A second best: C code is not stopped.  Where the harness could give the cell a network of its own
-(``trl_compat.machine.isolation``) this is not used.
+This is weaker: C code is not blocked.  It is not used if the harness can give the cell its own
+network (``trl_compat.machine.isolation``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes plain JSON of whatever a scenario, a library or an exception hands over.
+"""Converts anything from a scenario, a library or an exception into plain JSON.
 
-What a rank writes is read by another process, so it holds nothing but short texts, finite numbers,
-lists and mappings.  An object of the stack may have a text that raises, never ends, or is no text
-at all: that is said in the place of the text, and costs nothing else of the record.
+Another process reads a rank's record, so it contains only short texts, finite numbers, lists and
+mappings.  The text of a stack's object may raise, never end, or not be text at all: the record then
+says so instead, and the rest of the record is not affected.
 """
 
 from __future__ import annotations

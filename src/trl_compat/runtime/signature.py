@@ -1,8 +1,8 @@
-"""What an exception looked like: type, message, raising place and the way there.
+"""What an exception looked like: type, message, raising place and the frames before it.
 
-The harness decides with these alone whether a failure is the known one, so they are recorded as
-seen, with paths cut down to ``package/module.py`` to be equal on every machine.  Exceptions are
-objects of the stack: whatever theirs raise, return or never end, :func:`describe` gives a record.
+The harness decides from these alone whether a failure is the known one, so they are recorded
+unchanged, with paths shortened to ``package/module.py`` to be equal on every machine.  Exceptions
+are objects of the stack: whatever their methods raise or return, :func:`describe` gives a record.
 """
 
 from __future__ import annotations

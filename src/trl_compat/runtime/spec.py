@@ -1,7 +1,7 @@
-"""The order that a cell receives: one JSON file, read by every rank.
+"""The instructions for a cell: one JSON file, read by every rank.
 
-It says what to run (reproduction, variant, model, fix) and where; it carries no expectation, so
-nothing inside a cell can know which outcome the advisory predicts.
+They state what to run (reproduction, variant, model, fix) and where, but no expectation, so nothing
+inside a cell can know the outcome that the advisory predicts.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The adaptations that let CPU ranks take the place of GPUs, all of them, in one place.
+"""The adaptations that let CPU ranks replace GPUs, all in one place.
 
-A stand-in must not touch the code whose behaviour is being judged; it supplies what a machine
-without GPUs lacks, or takes away what gloo does differently from NCCL.  Each says why it exists and
-for which releases it is needed; a cell lists those that it used.  On GPU ranks none is used.
+A stand-in must not touch the code under test; it supplies what a machine without GPUs lacks, or
+removes a difference between gloo and NCCL.  Each states why it exists and for which releases it is
+needed; a cell lists those that it used.  GPU ranks use none.
 
-Two kinds: *automatic* ones, installed before the scenario wherever they apply, and *named* ones
-(:data:`NAMED`) that a reproduction asks for, because they replace a piece of the situation itself
-and change what the verdict means.  Some of these are made here, some by the one reproduction that
-needs them; :func:`reasons` is the list of all that a cell can carry.
+There are two kinds: *automatic* ones, installed before the scenario wherever they apply, and
+*named* ones (:data:`NAMED`) that a reproduction requests, because they replace a part of the
+situation itself and change the meaning of the verdict.  Some are implemented here, some in the one
+reproduction that needs them; :func:`reasons` lists all of them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ AUTOMATIC = (
         "wait-for-every-all-gather-1",
         "DeepSpeed up to 0.19.7 starts several asynchronous all-gathers and waits for the last one "
         "only. CUDA streams keep their order, gloo does not: parameters are read before they have "
-        "arrived and ZeRO-3 weights are silently corrupted. Mended upstream afterwards.",
+        "arrived and ZeRO-3 weights are silently corrupted. Fixed upstream later.",
         lambda: bool(installed("deepspeed")) and not at_least("deepspeed", "0.19.8"),
         gathering.wait_for_every_handle,
     ),
@@ -100,7 +100,7 @@ AUTOMATIC = (
         "gathers-without-grad-1",
         "DeepSpeed from 0.18.6 gathers parameters in grad mode at the end of a ZeRO-1/2 step. NCCL "
         "writes into them without autograd, gloo splits and copies: 'Output 0 of SplitBackward0 is "
-        "a view and is being modified inplace'. Met with DeepSpeed 0.18.8 on torch 2.10.",
+        "a view and is being modified inplace'. Seen with DeepSpeed 0.18.8 on torch 2.10.",
         lambda: bool(installed("deepspeed")) and at_least("deepspeed", "0.18.6"),
         _gathers_without_grad,
     ),
@@ -115,7 +115,7 @@ AUTOMATIC = (
     StandIn(
         "local-size-1",
         "DeepSpeed up to 0.15.x counts the sockets of a CPU machine with the program numactl, "
-        "unless LOCAL_SIZE (which its own launcher sets) says how many ranks there are: without "
+        "unless LOCAL_SIZE (set by its own launcher) gives the number of ranks: without "
         "either, ZeRO-3's backward dies with FileNotFoundError: 'numactl'.",
         lambda: bool(installed("deepspeed")),
         _local_size,
@@ -131,7 +131,7 @@ AUTOMATIC = (
     StandIn(
         "gloo-for-torchrun-ranks-1",
         "accelerate from 1.13.0 chooses gloo only when asked for a CPU run, and asking for one "
-        "turns DeepSpeed off: under torchrun without GPUs every rank would believe it is alone.",
+        "turns DeepSpeed off: under torchrun without GPUs every rank would run on its own.",
         lambda: at_least("accelerate", "1.13.0"),
         _gloo_for_torchrun_ranks,
     ),
@@ -142,21 +142,21 @@ AUTOMATIC = (
 NAMED = {
     "forced-fsdp-state-1": (
         "FSDP on CPU ranks: accelerate enters FSDP from a list of GPU-like distributed types only "
-        "and drops the plugin elsewhere without a word; the state is given what that branch gives "
-        "it. It proves which way a trainer goes under FSDP, and that what comes out is sharded; "
-        "not how CUDA behaves."
+        "and silently drops the plugin otherwise; the state is set as in that branch. This "
+        "proves which code path a trainer takes under FSDP, and that the result is sharded; not "
+        "how CUDA behaves."
     ),
     "far-device-meta-1": (
         "A device that is not the CPU: accelerator.device is 'meta', which every build of torch "
-        "has. Whether a model was moved cannot be seen where it is loaded on the device that it "
-        "should go to. Nothing can be computed there."
+        "has. On CPU ranks a model is loaded on its target device, so a missing move is not seen. "
+        "Nothing can be computed on 'meta'."
     ),
     "cpu-stream-events-1": (
         "FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two methods."
     ),
     "vllm-recorder-1": (
-        "In the place of GRPO's vLLM engine, which needs a GPU: keeps the weights that it is "
-        "handed and draws tokens of its own. What is judged is what it is handed, and when."
+        "Replaces GRPO's vLLM engine, which needs a GPU: stores the weights that it receives and "
+        "generates its own tokens. The check is which weights it receives, and when."
     ),
 }
 

@@ -1,8 +1,7 @@
 """How a scenario is distributed: DDP, ZeRO stage 1 to 3, and the proof that it really was.
 
-DeepSpeed and FSDP are switched on by settings that several releases ignore without a word
-(accelerate on CPU above all), so nothing here trusts a setting: :func:`assert_engine` looks at the
-engine that came out of it.
+DeepSpeed and FSDP are enabled by settings that several releases silently ignore (accelerate on CPU
+in particular), so nothing here trusts a setting: :func:`assert_engine` checks the resulting engine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Where a trainer lives in each release of TRL and which of our arguments its signature takes.
+"""Where each release of TRL has a trainer, and which of our arguments its signature accepts.
 
-The drift that this absorbs: classes moved between modules (``PPOv2Trainer`` → ``PPOTrainer`` →
-``trl.experimental``), arguments were renamed (``tokenizer`` → ``processing_class``, ``policy`` →
-``model``), options came and went.  A release that has no such trainer makes the cell
-``not-applicable``; one that has it and fails to import it is an error like any other, and so is a
-stack in which TRL is missing.
+This handles changes between releases: classes moved between modules (``PPOv2Trainer`` →
+``PPOTrainer`` → ``trl.experimental``), arguments were renamed (``tokenizer`` →
+``processing_class``, ``policy`` → ``model``), options were added and removed.  A release without
+the trainer makes the cell ``not-applicable``; a release that has it and fails to import it is an
+error like any other, and so is a stack without TRL.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which trainers and options TRL and transformers ever had: a list that is shipped.
+"""The trainers and options that TRL and transformers ever had: a shipped list.
 
 ``shipped/names.json`` is read from the source of released wheels by
 ``python -m trl_compat.shipped.names FOLDER``, where FOLDER has a wheel of each TRL release
-and of some transformers releases (``pip download --no-deps``).  It lets doctor and the gate tell a
-trainer or an option that exists, and of which nothing is known, from a slip of the pen.
+and of some transformers releases (``pip download --no-deps``).  It lets doctor and the gate
+distinguish a trainer or an option about which nothing is known from a misspelt one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 FILE = Path(__file__).with_name("names.json")
 
 BASES = ("Trainer", "BaseTrainer", "BaseSelfDistillationTrainer")
-"""Classes that nobody trains with."""
+"""Classes that are not used for training."""
 
 
 @dataclass(frozen=True)

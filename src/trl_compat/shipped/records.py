@@ -1,4 +1,4 @@
-"""The compiled advisories as light data; :mod:`trl_compat.advisories.compiling` writes them."""
+"""The compiled advisories as data classes; :mod:`trl_compat.publishing.compiled` writes them."""
 
 from __future__ import annotations
 

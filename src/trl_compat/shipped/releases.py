@@ -1,8 +1,8 @@
-"""Which releases of the packages under test exist, and since when: a list that is shipped.
+"""The releases of the packages under test, and their dates: a shipped list.
 
-``shipped/releases.json`` is made from the package index by ``trl-compat advisories releases``.  It
-lets a command that works offline tell a release from a slip of the pen, and it says of which day
-that knowledge is.
+``trl-compat advisories releases`` generates ``shipped/releases.json`` from the package index.  It
+lets offline commands distinguish a release from a misspelt version, and states the date of the
+list.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Releases:
         if not self.exists(package, version):
             near = nearest(version.public, self.dates[package])
             hint = f"; did you mean {near[0]}?" if near else ""
-            return f"there is no release {version} of {package} (as of {self.as_of}){hint}"
+            return f"{package} {version} does not exist (as of {self.as_of}){hint}"
         reason = self.yanked.get(package, {}).get(version.public)
         if reason is not None:
             return f"{package} {version} was yanked from the index{reason and f': {reason}'}"

@@ -1,13 +1,12 @@
-"""What releases of the packages under test require of each other, and of Python: a shipped list.
+"""The requirements of the packages under test on each other and on Python: a shipped list.
 
-``shipped/requires.json`` has every final release of ``shipped/releases.json``, as its metadata on
-the package index says it, so that an upgrade can be recommended and planned without an index.
-``trl-compat advisories releases`` makes both.
+``shipped/requires.json`` has every final release of ``shipped/releases.json`` with the metadata of
+the package index, so that upgrades can be recommended and planned offline.
+``trl-compat advisories releases`` generates both.
 
-Of extras what counts is what one named after a package asks of that package: ``trl[deepspeed]``
-says what TRL needs of DeepSpeed where both are.  Lower ends and single releases that are excluded,
-that is: upper ends were pins for somebody's tests (accelerate's ``deepspeed<=0.14.0``, which the
-stacks of the matrix disprove).
+An extra counts if it is named after a package: ``trl[deepspeed]`` states TRL's requirements on
+DeepSpeed if both are installed.  Only lower bounds and excluded single releases count: upper bounds
+were pins for tests (accelerate's ``deepspeed<=0.14.0``, which the stacks of the matrix disprove).
 """
 
 from __future__ import annotations

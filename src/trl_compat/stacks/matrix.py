@@ -1,4 +1,4 @@
-"""matrix.yaml: the stacks, the profiles that select among them, and what is left out and why."""
+"""matrix.yaml: the stacks, the profiles that select from them, and what is excluded and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIT = re.compile(r"git\+(?P<url>https://[\w.-]+(?:/\w[\w.-]*)+)@(?P<commit>[0-9a
 def _plain_version(value: Any) -> Any:
     # YAML reads 2.10 as the number 2.1; a version must be quoted or have two dots.
     if isinstance(value, float):
-        raise ValueError(f"write the version in quotes ('{value}' was read as a number)")
+        raise ValueError(f"quote the version ('{value}' was read as a number)")
     return value
 
 
@@ -49,10 +49,10 @@ def check_python(version: str) -> str:
     """
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)?", version)
     if found is None:
-        raise ValueError(f"'{version}' is no version of Python such as 3.11")
+        raise ValueError(f"'{version}' is not a Python version such as 3.11")
     if (int(found[1]), int(found[2])) < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
-        raise ValueError(f"Python {version}: cells need Python {oldest} or newer")
+        raise ValueError(f"Python {version}: cells require Python {oldest} or newer")
     return version
 
 
@@ -98,7 +98,7 @@ class Stack(FrozenModel):
     def _build(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for name in names or ():
             if not is_normalized_name(canonicalize_name(name)):
-                raise ValueError(f"build: '{name}' is no name of a package")
+                raise ValueError(f"build: '{name}' is not a package name")
         return names
 
     @field_validator("with_")
@@ -110,7 +110,7 @@ class Stack(FrozenModel):
             except InvalidRequirement:
                 local = False
             if not local or "\n" in text:
-                raise ValueError(f"with: '{text}' is no requirement like 'kernels==0.4.4'")
+                raise ValueError(f"with: '{text}' is not a requirement such as 'kernels==0.4.4'")
         return wanted
 
     @model_validator(mode="after")
@@ -198,7 +198,7 @@ class Matrix(FrozenModel):
     def _models(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         for name in models:
             if not NAME.fullmatch(name):
-                raise ValueError(f"model name '{name}' may have only a-z, 0-9, '.', '+' and '-'")
+                raise ValueError(f"model name '{name}' may contain only a-z, 0-9, '.', '+' and '-'")
         return models
 
     @field_validator("stacks")
@@ -206,7 +206,7 @@ class Matrix(FrozenModel):
     def _names(cls, stacks: dict[str, Stack]) -> dict[str, Stack]:
         for name in stacks:
             if not NAME.fullmatch(name):
-                raise ValueError(f"stack name '{name}' may have only a-z, 0-9, '.', '+' and '-'")
+                raise ValueError(f"stack name '{name}' may contain only a-z, 0-9, '.', '+' and '-'")
         return stacks
 
     @model_validator(mode="after")

@@ -1,5 +1,5 @@
-"""Text of others as text, wherever it is printed: a module for each kind of place.
+"""Safe output of untrusted text: one module per kind of output.
 
-Names of files, notes and messages may come from a pull request.  None of them may move a cursor,
-start a workflow command, or become a link.  Free of heavy imports.
+File names, notes and messages may come from a pull request.  None of them may move a cursor, start
+a workflow command, or become a link.  This package has no heavy imports.
 """

@@ -1,6 +1,6 @@
-"""Text for GitHub's and GitLab's Markdown: it shows as it is and makes nothing of its own.
+"""Text for GitHub's and GitLab's Markdown, shown literally.
 
-No HTML, no column of a table, no link, picture, emphasis, mention or reference to an issue.
+It cannot become HTML, a table column, a link, an image, emphasis, a mention or an issue reference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that does not exist; free of heavy imports."""
+"""Suggestions for a misspelt name; free of heavy imports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hint(name: str, known: Iterable[str], most: int = 3) -> str:
     near = nearest(plain(name), by_plain, most)
     if near:
         return f"did you mean {either(repr(by_plain[one]) for one in near)}?"
-    return f"there are: {', '.join(sorted(by_plain.values()))}"
+    return f"available: {', '.join(sorted(by_plain.values()))}"
 
 
 def either(texts: Iterable[object]) -> str:

@@ -1,7 +1,7 @@
-"""Streams that outlive those who read them.
+"""Output streams that survive the end of their reader.
 
-``| head`` closes its end of a pipe, a terminal is closed while cells run: that ends nothing.  The
-command goes on, what it prints goes to nowhere, and its exit code is the one that it has earned.
+``| head`` closes its end of a pipe, or a terminal is closed while cells run: the command continues,
+its output is discarded, and its exit code does not change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Text for a terminal or a log: no control sequence, no text direction, no command of a CI.
+r"""Text for a terminal or a log: no control sequences, no text direction marks, no CI commands.
 
-What is not shown as it is stands there as ``\\x1b`` or ``\\u202e``.
+Characters that are not printed literally appear as ``\x1b`` or ``\u202e``.
 """
 
 from __future__ import annotations

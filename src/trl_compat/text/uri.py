@@ -1,4 +1,4 @@
-"""The place of a file, for services that show findings beside it: no folders of this machine."""
+"""The location of a file in findings, without folders of this machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How do I get there? The shortest sequence of bumps, each of them safe."""
+"""Upgrade paths: the shortest sequence of steps, each of them safe."""

@@ -1,13 +1,13 @@
-"""pip constraints that avoid a failure: the negation of where it shows, as far as pip can say it.
+"""pip constraints that avoid a failure: the negation of its ranges, as far as pip can express it.
 
-A failure shows where one package is in a range *and* another in another.  pip has no "or": so the
-constraint is put on a single package, and each package that can do it alone gives ways.  Nor can
-pip say "below this or from that on": of a short range in the middle every release is excluded by
-name, of a long one either side is a way of its own.
+A failure occurs if one package is in a range *and* another one in another range.  pip has no "or",
+so each constraint is on a single package, and each package that is sufficient alone gives one or
+more solutions.  Nor can pip express "below X or from Y": of a short range in the middle every
+release is excluded by name; for a long one each side is a separate solution.
 
-A release is allowed if going there from the nearest affected one brings no other known failure and
-agrees with the versions that are given.  Where a patch is known it is named first: it keeps both
-the versions and what they can do.
+A release is allowed if moving to it from the nearest affected one brings no other known failure and
+agrees with the given versions.  A patch is named first, if one is known: it keeps the versions and
+their features.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ class Way:
     newest: Version | None
 
     def __str__(self) -> str:
-        told = ["these releases do not have what fails"] * self.lacks
-        told += [f"checked up to {self.newest}, the newest known"] * (self.newest is not None)
+        told = ["these releases do not have the failing feature"] * self.lacks
+        told += [f"checked up to {self.newest}, the newest known release"] * (
+            self.newest is not None
+        )
         return f"{self.package}{self.specifier}" + (f"  # {'; '.join(told)}" if told else "")
 
 
@@ -160,12 +162,14 @@ def text(avoidance: Avoidance, given: Mapping[str, str]) -> str:
     if given:
         lines.append("# given " + ", ".join(f"{p}=={v}" for p, v in given.items()))
     if not avoidance.concerned:
-        lines.append("# nothing to avoid: no release is affected under these conditions")
+        lines.append("# no constraint needed: no release is affected under these conditions")
     elif patched := patch(record, given):
         lines.append(f"# {patched}")
     for number, way in enumerate(avoidance.ways):
         lines.append(f"# or: {way}" if number else str(way))
     lines += [f"# {caveat}" for caveat in avoidance.caveats]
     if any("!=" in way.specifier for way in avoidance.ways):
-        lines.append("# pip cannot say 'below this or from that on', so each release is named")
+        lines.append(
+            "# pip cannot express 'below X or from Y', so each release is excluded by name"
+        )
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""A plan: the nearest safe set of versions that is the goal, and the steps that lead there.
+"""A plan: the nearest safe set of versions that meets the target, and the steps to it.
 
-It is made from the records and from what releases require, checked with the resolver, and says of
-each step what is known of it.
+It is computed from the advisories and the releases' requirements, checked with the resolver, and
+states for each step what is known about it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def goal_of(text: str, source: Source) -> Goal:
         if name not in PACKAGES:
             raise BadInput(f"--to {word}: a plan can be made for {', '.join(PACKAGES)}")
         if requirement.url or requirement.extras or requirement.marker or not requirement.specifier:
-            raise BadInput(f"--to {word}: give a range of versions and nothing else")
+            raise BadInput(f"--to {word}: give a version range and nothing else")
         if name not in source.versions:
             raise BadInput(f"--to {word}: {source.name} has no release of {name} to start from")
         goal[str(name)] = requirement.specifier
@@ -118,7 +118,8 @@ def goal_of(text: str, source: Source) -> Goal:
         current = source.version(name)
         if current is not None and not _ahead(requirement.specifier, str(name), current):
             raise BadInput(
-                f"--to {word}: a plan goes forward, and {word} has only releases before {current}"
+                f"--to {word}: a plan goes forward, and {word} only matches releases before "
+                f"{current}"
             )
     if not goal:
         raise BadInput("--to: names no package")
@@ -233,7 +234,7 @@ def _blocked(start: Versions, goal: Goal, safety: Safety) -> Iterator[str]:
     nearest = {package: choices[package][-1] for package in goal if choices[package]}
     for problem in safety.problems(start, way[-1] if way else {**start, **nearest}):
         if way:
-            yield f"the nearest end would bring {problem.text}"
+            yield f"the nearest target would bring {problem.text}"
         elif problem.final:
             yield problem.text
 
@@ -256,7 +257,7 @@ def _start(source: Source) -> dict[str, Version]:
     opened = [package for package in PACKAGES if package in source.unpinned]
     if opened:
         raise BadInput(
-            f"{source.name}: {', '.join(opened)} not pinned; a plan needs exact versions"
+            f"{source.name}: {', '.join(opened)} not pinned; a plan requires exact versions"
         )
     # What comes from git, or is not there, is left alone.
     return {p: Version(Version(v).public) for p in PACKAGES if (v := source.versions.get(p))}
@@ -305,7 +306,7 @@ def resolver(python: str) -> Resolver:
                 asked[key] = str(error)
             except EnvironmentFailed as error:
                 raise BadInput(
-                    f"the package index is out of reach ({error}); plan without it: --offline"
+                    f"the package index cannot be reached ({error}); plan without it: --offline"
                 ) from None
         return asked[key]
 

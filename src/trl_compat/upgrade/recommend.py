@@ -1,9 +1,9 @@
-"""Which other releases are a way out of a failure: only those that bring no other one.
+"""Releases that avoid a failure and bring no other one.
 
-Doctor, gate, ``fix`` and ``constraints`` ask this module.  What it recommends was checked, release
-by release, against all records, against what the releases require of each other, and in time (see
-:mod:`.safety`); a range that is named ends where the check ends.  What has to move together is
-named together.  Where nothing is left, it says so, and why.
+Doctor, gate, ``fix`` and ``constraints`` use this module.  Its recommendations were checked,
+release by release, against all advisories, the releases' requirements, and publication dates (see
+:mod:`.safety`); a recommended range ends where the check ends.  Packages that must change together
+are named together.  If no release qualifies, the reason is given.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Way:
         why = f" (alone: {self.because})" if self.because else ""
         known = ""
         if self.unchecked:
-            known = f" Not checked: what depends on the release of {', '.join(self.unchecked)}."
+            known = (
+                f" Not checked: failures that depend on the release of {', '.join(self.unchecked)}."
+            )
         return f"{verb} {what}{with_}{why}.{self.note and ' ' + self.note}{known}"
 
 
@@ -255,8 +257,8 @@ class Adviser:
                     reasons.append(f"{it} {', '.join(t.removeprefix(it).strip() for t in told)}")
                     break
         if not reasons:
-            return "No later release mends it."
-        return f"No upgrade that mends it is safe here: {'; '.join(reasons)}."
+            return "No later release fixes it."
+        return f"No upgrade that fixes it is safe here: {'; '.join(reasons)}."
 
 
 def packages_of(record: Record) -> tuple[str, ...]:

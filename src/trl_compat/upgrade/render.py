@@ -22,45 +22,45 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"to    {_goal(plan)}"
     yield ""
     for text in plan.forbidden:
-        yield f"What you have is forbidden already: {text}."
+        yield f"The current versions already conflict: {text}."
     if plan.stages is None:
-        yield "There is no sequence of bumps that is safe at each step."
+        yield "There is no upgrade path that is safe at each step."
         if plan.patched is not None:
             yield from _with_patches(plan.patched)
         elif plan.blocked:
             yield from (f"Why: {reason}." for reason in plan.blocked)
         if not plan.named:
-            yield "Perhaps fewer failures count if you say what you use: --trainer, --strategy."
+            yield "Fewer failures may apply if you name what you use: --trainer, --strategy."
     elif not plan.stages:
-        yield "It is so already; nothing to do."
+        yield "Nothing to do: the target is already met."
     yield from _steps(plan.stages or ())
     if plan.stages:
         yield ""
-        also = ", and with the resolver" if plan.resolved else "; the resolver was not asked"
-        yield f"Checked with the advisories and with what releases require of each other{also}."
-        yield "What was not run is not proven: run a gate before each step."
+        also = ", and with the resolver" if plan.resolved else "; not checked with the resolver"
+        yield f"Checked against the advisories and the releases' requirements{also}."
+        yield "Steps that were not run are not proven: run a gate before each step."
         if plan.remaining:
-            yield f"Not new, and still there at the end: {', '.join(plan.remaining)}."
+            yield f"Already present, and still present at the end: {', '.join(plan.remaining)}."
     if plan.refused:
         yield ""
-        yield "Not taken alone:"
+        yield "Not possible as a single step:"
         for (package, reasons), versions in _by_reason(plan).items():
             yield f"   {package} → {', '.join(versions)}: {'; '.join(reasons)}"
 
 
 def _steps(stages: Sequence[Stage]) -> Iterator[str]:
     for number, stage in enumerate(stages, 1):
-        together = "together, as one alone is not safe: " if len(stage.bumps) > 1 else ""
+        together = "together, because a single step is not safe: " if len(stage.bumps) > 1 else ""
         yield f"{number}. {together}{', '.join(map(str, stage.bumps))}"
         yield f"   {_proof(stage)}"
         if stage.mends:
-            yield f"   no longer applies after it: {', '.join(stage.mends)}"
+            yield f"   fixes: {', '.join(stage.mends)}"
         for failure in stage.patches:
             yield f"   brings {failure}; patch it from here on: trl-compat fix {failure}"
 
 
 def _with_patches(stages: Sequence[Stage]) -> Iterator[str]:
-    yield "There is one for who patches what comes with it:"
+    yield "There is a path if you apply the patches of the failures that it brings:"
     yield ""
     yield from _steps(stages)
     yield ""
@@ -70,7 +70,7 @@ def _proof(stage: Stage) -> str:
     if stage.nearest is None:
         return "not run"
     if not stage.nearest.differs:
-        return f"run {stage.nearest.run.run}, these very versions: {stage.nearest.run.name}"
+        return f"run {stage.nearest.run.run}, exactly these versions: {stage.nearest.run.name}"
     return f"not run; nearest: {stage.nearest.sentence()}"
 
 

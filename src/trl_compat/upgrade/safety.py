@@ -1,11 +1,11 @@
-"""What speaks against a change of versions: a failure that was not there before, or a requirement.
+"""Problems of a change of versions: a new failure, or an unmet requirement.
 
-A failure that the versions before have, too, under the same conditions or wider ones, is not new
-and speaks against nothing, as in the gate.  One behind another failure counts as what it is: it
-comes as soon as the other is mended.
+A failure that already applies before, under the same or wider conditions, is not new and is no
+problem, as in the gate.  A failure masked by another one counts: it appears once the other is
+fixed.
 
-Nobody has run what lies far apart in time, and most of it fails in ways that no record has: a
-package is not moved to a release of more than a year after TRL's (transformers 5 under TRL 0.12).
+Versions far apart in time have not been run, and most fail in ways without an advisory: no package
+is moved to a release more than a year after TRL's (transformers 5 under TRL 0.12).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Safety:
         for package in changed - {"trl"}:
             theirs = self.spans.half_year(package, after[package])
             if theirs is not None and theirs - time > HALF_YEARS:
-                text = f"{package} {after[package]} came out more than a year after trl {trl}"
+                text = f"{package} {after[package]} was released more than a year after trl {trl}"
                 yield Problem(text)
 
     def _gone(
@@ -183,7 +183,7 @@ class Safety:
         for name, record in self.records.items() if used else ():
             for package, trainers in _lost(record, changed, before, after):
                 if told := ", ".join(sorted(str(t) for t in used & trainers)):
-                    has = f"{package} {after[package]} has no {told} any more ({name})"
+                    has = f"{package} {after[package]} no longer has {told} ({name})"
                     yield Problem(has, final=True)
                     break
 

@@ -1,9 +1,9 @@
-"""Releases that nothing known tells apart, so that one of them speaks for the others.
+"""Releases that are equivalent for all known data, so that one can represent the others.
 
-A *span* is a row of releases of one package, one after the other, in which no range of a record
-begins or ends, no requirement on the package either, which all require the same, and which came out
-in the same half-year.  What is true of a set of versions is true of every set that takes others of
-the same spans, so a range that is recommended is checked as a whole.
+A *span* is a sequence of releases of one package in which no range of an advisory and no
+requirement on the package begins or ends, which all have the same requirements, and which were
+released in the same half-year.  What holds for a set of versions holds for every set from the same
+spans, so a recommended range is checked as a whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The order in which to make a change: as few packages at a time as is safe."""
+"""The order of the steps of an upgrade: as few packages at a time as is safe."""
 
 from __future__ import annotations
 

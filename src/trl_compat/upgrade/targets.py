@@ -1,9 +1,8 @@
-"""The sets of versions that one may go to: every way to move some packages that nothing speaks
-against.
+"""The sets of versions to move to: every way to change some packages without a problem.
 
-A search by hand, as the question is small and odd: releases are tried package by package, and what
-is wrong between packages that are decided already is not tried further.  Answers are kept, since
-several failures of one environment ask for the same.
+This is a custom search, because the problem is small and special: releases are tried package by
+package, and a conflict between packages that are already decided is not explored further.  Results
+are cached, since several failures of one environment need the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a user can name: the trainer, how it is distributed, options; and how that is said.
+"""The conditions that a user can specify (trainer, strategy, options), and the words for them.
 
-A condition is a name with one or more values.  Naming one excludes the scopes that need another
-value; several values are all used.  A condition that nobody named stays open, and what depends on
-it is listed as "applies if you use ...".
+A condition is a name with one or more values.  Specifying one excludes the scopes that need another
+value; all given values are assumed to be used.  An unspecified condition stays open, and failures
+that depend on it are listed as "applies if you use ...".
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from trl_compat.shipped import names
 from trl_compat.shipped.records import Value
 from trl_compat.text.nearest import either, plain
 from trl_compat.usage import vocabulary
-from trl_compat.usage.strategies import ALONE, STRATEGIES, conditions_of
+from trl_compat.usage.strategies import WORDS as STRATEGY_WORDS
+from trl_compat.usage.strategies import conditions_of
 from trl_compat.usage.vocabulary import Vocabulary
 
 Named = Mapping[str, tuple[Value, ...]]
@@ -30,10 +31,7 @@ IMPLIES: dict[str, tuple[str, Value]] = {
 # The trainers that a named one is a subclass of, where no record knows it by its own name.
 EXTENDED = "extended_trainer"
 WORDS: dict[tuple[str, Value], str] = {
-    ("strategy", "deepspeed"): "DeepSpeed",
-    ("strategy", "fsdp"): "FSDP",
-    ("strategy", "ddp"): "plain data parallelism",
-    ("strategy", "none"): "one process",
+    **{("strategy", str(name)): words for name, words in STRATEGY_WORDS.items()},
     ("peft", True): "a PEFT model",
     ("peft", False): "no PEFT",
     ("device", "cpu"): "CPU ranks",
@@ -67,9 +65,9 @@ class Conditions:
         if wanted:
             self._set(name, wanted, who)
         elif name in self.words.used:
-            self.notes.append(f"{who}: no record has that value, so {name} is taken as not named")
+            self.notes.append(f"{who}: no record has this value; {name} is treated as unspecified")
         else:
-            self.notes.append(f"{who}: no record depends on {name}, so it changes nothing")
+            self.notes.append(f"{who}: no record depends on {name}; it is ignored")
 
     def state(self, name: str, values: Iterable[Value], who: str) -> None:
         """What a file says literally: it counts as far as records know it, and is never refused.
@@ -83,7 +81,7 @@ class Conditions:
 
     def _strategies(self, given: Sequence[str], who: str) -> None:
         try:
-            meant = conditions_of(given, {**STRATEGIES, **ALONE})
+            meant = conditions_of(given)
         except BadInput as error:
             raise BadInput(f"{who}: {error}") from None
         for name, values in meant.items():
@@ -95,7 +93,7 @@ class Conditions:
         if before is not None and not set(wanted) & set(before):
             raise BadInput(
                 f"{who} says {name} = {either(wanted)}, {self.said_by[name]} says "
-                f"{either(before)}; which is it?"
+                f"{either(before)}; give one value"
             )
         if before is None:
             self.values[name], self.said_by[name] = wanted, who
@@ -132,7 +130,7 @@ def needed(block: Mapping[str, list[Value]]) -> dict[str, list[Value]]:
 
 
 def phrase(conditions: Mapping[str, Sequence[Value]]) -> str:
-    """``the PPO trainer with DeepSpeed ZeRO stage 3``."""
+    """``the PPO trainer with ZeRO-3``."""
     rest = dict(conditions)
     parts = []
     rest.pop(EXTENDED, None)
@@ -140,11 +138,11 @@ def phrase(conditions: Mapping[str, Sequence[Value]]) -> str:
         parts.append(f"the {either(rest.pop('trainer'))} trainer")
     if "zero_stage" in rest:
         others = [v for v in rest.pop("strategy", ()) if v != "deepspeed"]
-        stage = f"DeepSpeed ZeRO stage {either(rest.pop('zero_stage'))}"
-        parts.append(either([stage, *(WORDS.get(("strategy", v), v) for v in others)]))
+        stages = [f"ZeRO-{stage}" for stage in rest.pop("zero_stage")]
+        parts.append(either([*stages, *(WORDS.get(("strategy", v), v) for v in others)]))
     if "fsdp_version" in rest:
         rest.pop("strategy", None)
-        parts.append(f"FSDP{either(rest.pop('fsdp_version'))}")
+        parts.append(either(f"FSDP{version}" for version in rest.pop("fsdp_version")))
     for name, values in rest.items():
         known = [WORDS[name, value] for value in values if (name, value) in WORDS]
         parts.append(either(known) if len(known) == len(values) else f"{name}={either(values)}")

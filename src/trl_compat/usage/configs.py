@@ -1,7 +1,7 @@
-"""Conditions out of the configuration files of accelerate and DeepSpeed.
+"""Conditions from the configuration files of accelerate and DeepSpeed.
 
-What a file says literally becomes a condition; what it leaves to the command line or to ``auto``
-stays open.
+A literal value in a file becomes a condition; values left to the command line or ``auto`` stay
+unspecified.
 """
 
 from __future__ import annotations
@@ -31,19 +31,17 @@ def read_accelerate(path: Path, conditions: Conditions) -> None:
     """
     data = reading.yaml_of(path)
     if not isinstance(data, dict):
-        raise BadInput(f"{path}: not a file of `accelerate config`")
+        raise BadInput(f"{path}: not an `accelerate config` file")
     who = str(path)
     kind = data.get("distributed_type")
     # YAML reads a bare NO as false.
     kind = "NO" if kind is False else kind
     if not isinstance(kind, str):
-        raise BadInput(f"{path}: no distributed_type in it; is it a file of `accelerate config`?")
+        raise BadInput(f"{path}: no distributed_type in it; is it an `accelerate config` file?")
     if kind in STRATEGIES:
         conditions.say("strategy", (STRATEGIES[kind],), who)
     else:
-        conditions.notes.append(
-            f"{path}: nothing is known about its distributed_type, so the strategy stays open"
-        )
+        conditions.notes.append(f"{path}: unknown distributed_type; the strategy is unspecified")
     if (device := _device(kind, data.get("use_cpu"))) is not None:
         conditions.say("device", (device,), who)
     ranks = data.get("num_processes")
@@ -55,7 +53,7 @@ def read_accelerate(path: Path, conditions: Conditions) -> None:
         # accelerate takes 1 where the file says nothing.
         version = _part(path, data, "fsdp_config").get("fsdp_version", 1)
         if str(version) not in ("1", "2"):
-            raise BadInput(f"{path}: its fsdp_version is neither 1 nor 2")
+            raise BadInput(f"{path}: fsdp_version is neither 1 nor 2")
         conditions.say("fsdp_version", (int(version),), who)
 
 
@@ -88,7 +86,7 @@ def nested(named: str, path: Path, conditions: Conditions) -> None:
     if found is None:
         conditions.say("strategy", ("deepspeed",), str(path))
         conditions.notes.append(
-            f"{path}: the DeepSpeed file {named[:200]} is not here and not read"
+            f"{path}: the DeepSpeed file {named[:200]} was not found and not read"
         )
     else:
         read_deepspeed(found, conditions)

@@ -1,12 +1,12 @@
-"""Failures that a project accepts for a while: ``[tool.trl-compat]`` in its pyproject.toml.
+"""Failures that a project ignores until a date: ``[tool.trl-compat]`` in its pyproject.toml.
 
     [tool.trl-compat]
     ignore = [
         {failure = "ppo-zero3-save", reason = "we save through the engine", expires = 2027-01-31},
     ]
 
-An ignored failure does not block.  Every ignore has a reason and a day on which it expires; from
-the day after, the gate fails until somebody has looked at it again.
+An ignored failure does not block.  Every entry has a reason and a date on which it expires; after
+that date the gate fails until the entry is renewed or removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trl_compat.text.nearest import unknown_name
 
 
 class Ignore(FrozenModel):
-    """A failure that is accepted until a day, that day included."""
+    """A failure that is ignored until a date, inclusive."""
 
     failure: str
     reason: str = Field(min_length=10)

@@ -1,4 +1,4 @@
-"""Which failures, and which of their variants, concern what the user does."""
+"""The failures, and their variants, that are relevant to the user."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def usage(catalogue: Catalogue, trainers: Sequence[str], strategies: Sequence[st
     named = [name for text in trainers for name in words.read("trainer", text, "--trainer")]
     if strangers := [str(name) for name in named if name not in there]:
         there_are = ", ".join(sorted(there))
-        raise BadInput(f"--trainer {strangers[0]}: no known failure has it; there are: {there_are}")
+        raise BadInput(
+            f"--trainer {strangers[0]}: no known failure concerns it; available: {there_are}"
+        )
     return Usage(tuple(dict.fromkeys(map(str, named))), known(strategies))
 
 

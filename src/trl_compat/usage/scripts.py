@@ -1,8 +1,8 @@
-"""Conditions out of a training script, read without running it.
+"""Conditions from a training script, read without running it.
 
-Only what stands there literally, and on every way through the script, counts: which trainers are
-made, options given as constants, an adapter that is certainly there.  What comes from the command
-line, is computed, or stands below an ``if`` stays open.
+Only literals that hold on every code path count: which trainers are created, options given as
+constants, an adapter that is always present.  Values that come from the command line, are computed,
+or depend on an ``if`` stay unspecified.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read(path: Path, conditions: Conditions) -> None:
     if strangers:
         said = ", ".join(sorted(strangers)[:5])
         conditions.notes.append(
-            f"{path}: {said[:200]} is no trainer of TRL's, so the trainer stays open"
+            f"{path}: {said[:200]} is not a TRL trainer; the trainer is unspecified"
         )
     elif made:
         conditions.say("trainer", sorted(made), who)
@@ -80,7 +80,7 @@ def _tree(path: Path) -> ast.Module:
         line = f":{error.lineno}" if error.lineno else ""
         raise BadInput(f"{path}{line}: not valid Python") from None
     except (ValueError, RecursionError, MemoryError):
-        raise BadInput(f"{path}: no Python that can be read: it is nested too deep") from None
+        raise BadInput(f"{path}: unreadable Python: nested too deep") from None
     return tree
 
 
@@ -167,7 +167,7 @@ class _Script:
             node, sure = todo.pop()
             count += 1
             if count > MOST_NODES:
-                raise BadInput(f"{self.who}: too long for a training script; name what it does")
+                raise BadInput(f"{self.who}: too long for a training script; use options instead")
             if isinstance(node, NOTED):
                 self._note(node)
             if isinstance(node, ast.Call) and sure:

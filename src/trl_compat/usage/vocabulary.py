@@ -1,10 +1,10 @@
-"""Which conditions may be named, and with which values; everything else is refused.
+"""The conditions and values that a user may specify; everything else is rejected.
 
-A name or a value with a slip of the pen matches no record, and would clear them all.  So what a
-user names must exist: a trainer that some TRL release has, a condition that some record depends on
-with a value that it can have, or an option of TRL's or transformers' configurations, of which the
-answer says that no record depends on it.  What a script states is a fact and is never refused; it
-counts only as far as a record knows it (:meth:`Vocabulary.known_part`).
+A misspelt name or value would match no advisory and hide all of them.  So a specified condition
+must exist: a trainer of some TRL release, a condition that some advisory depends on with a possible
+value, or an option of TRL's or transformers' configurations, for which the report says that no
+advisory depends on it.  Values in a script are never rejected; they count only as far as an
+advisory knows them (:meth:`Vocabulary.known_part`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Vocabulary:
         """
         self._exists(name, who)
         if isinstance(value, str) and len(value) > LONGEST:
-            raise BadInput(f"{name}: a value of {len(value)} characters; {LONGEST} are the most")
+            raise BadInput(f"{name}: a value of {len(value)} characters; the limit is {LONGEST}")
         if name == "trainer":
             return tuple(self._trainers(str(value), who))
         if name in NUMBERS:
@@ -114,7 +114,7 @@ class Vocabulary:
             return
         near = hint(name, mine | options)
         said = near if near.startswith("did") else f"records depend on {', '.join(sorted(mine))}"
-        raise BadInput(f"{who}: there is no '{name[:LONGEST]}'; {said}")
+        raise BadInput(f"{who}: unknown condition or option '{name[:LONGEST]}'; {said}")
 
     def _trainers(self, text: str, who: str) -> list[str]:
         found: list[str] = []
@@ -144,7 +144,7 @@ class Vocabulary:
     def _number(name: str, value: Value, who: str) -> int:
         read = _typed(value)
         if isinstance(read, bool) or not isinstance(read, int) or read < 1:
-            raise BadInput(f"{who}: {name} is a number from 1 on")
+            raise BadInput(f"{who}: {name} must be a number of at least 1")
         return read
 
     @staticmethod
@@ -156,7 +156,7 @@ class Vocabulary:
         if domain == (True, False) and read in (0, 1) and isinstance(read, int):
             return bool(read)
         words = [str(one).lower() if isinstance(one, bool) else str(one) for one in domain]
-        raise BadInput(f"{who}: {name} is {either(words)}, not '{value}'")
+        raise BadInput(f"{who}: {name} must be {either(words)}, not '{value}'")
 
 
 def _typed(value: Value) -> Value:

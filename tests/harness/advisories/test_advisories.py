@@ -39,11 +39,11 @@ def test_type_message_place_and_way_must_all_match(
     [
         ("severity: crash-late", "severity: awful", "severity"),
         ('trl: "<1.13"', 'trl: "below 1.13"', "available|not a version range"),
-        ("symptom: empty}", "symptom: full}", "symptom 'full' is not described"),
+        ("symptom: empty}", "symptom: full}", "symptom 'full' is not defined"),
         ("control: ddp", "control: ddq", "'ddq' is not one of the variants"),
         ('message: "tensors empty"', 'message: "(tensors"', "not a regular expression"),
-        ("module: saving", "module: savings", "reproduction savings.py is not in"),
-        ("id: saving", "id: saving-more", "should be 'saving' like the file"),
+        ("module: saving", "module: savings", "reproduction savings.py not found in"),
+        ("id: saving", "id: saving-more", "must match the file name 'saving'"),
         ('{trl: ">=0.11', '{trll: ">=0.11', "unknown package 'trll'"),
     ],
 )

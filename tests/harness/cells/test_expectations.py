@@ -124,4 +124,4 @@ def test_the_conclusion_names_what_nothing_was_expected_of(tmp_path: Path) -> No
     catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
     shown = document(cell(expected=None), cell(id="b", outcome=Outcome.PASS))
     said = " ".join(conclusion.findings(shown, shown.cells, catalogue))
-    assert "1 cells of which nothing is expected" in said
+    assert "1 cells without an expectation" in said

@@ -20,7 +20,7 @@ from trl_compat.running.execution.watch import Limits, Watch
 from trl_compat.runtime import signature
 from trl_compat.runtime.spec import UNRECORDED
 
-LEFT = "0.0 MB were left where cells write"
+LEFT = "0.0 MB free in the folder where cells write"
 
 
 def raised(exception: str, message: str, *errnos: int) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def statvfs(monkeypatch: pytest.MonkeyPatch, **found: int) -> None:
     ("found", "said"),
     [
         ({}, ""),
-        ({"f_bavail": 1}, "0.0 MB were left where cells write"),
-        ({"f_files": 100, "f_favail": 3}, "3 more files could be made where cells write"),
+        ({"f_bavail": 1}, "0.0 MB free in the folder where cells write"),
+        ({"f_files": 100, "f_favail": 3}, "3 free inodes in the folder where cells write"),
         ({"f_blocks": 0, "f_bavail": 0}, ""),  # it keeps no count
     ],
 )
@@ -151,7 +151,7 @@ def test_a_quota_is_met_by_writing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    assert disk.refusal(tmp_path) == "Disk quota exceeded where cells write"
+    assert disk.refusal(tmp_path) == "Disk quota exceeded in the folder where cells write"
 
 
 @pytest.mark.parametrize(

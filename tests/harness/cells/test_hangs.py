@@ -50,5 +50,5 @@ def test_nobody_is_blamed_where_all_are_at_one_place() -> None:
 
 def test_a_rank_that_said_nothing_is_said_not_to_have_answered() -> None:
     told = hangs.explain(asked(BARRIER + SCENARIO, ""), {})
-    assert "rank 1 did not answer" in told
+    assert "rank 1 did not respond" in told
     assert "unknown" not in told

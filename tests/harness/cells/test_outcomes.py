@@ -106,7 +106,7 @@ def test_a_new_text_at_the_known_place_is_said_to_be_one(catalogue: Catalogue) -
     seen = observed(record("raised", error={**SEEN, "message": "a text of a later release"}))
     verdict = judge(catalogue, seen)
     assert verdict.resembles == "text"
-    assert verdict.reason.startswith("a new text at the place of symptom 'text'")
+    assert verdict.reason.startswith("a new message at the place of symptom 'text'")
 
 
 def test_the_known_text_from_another_place_resembles_nothing(catalogue: Catalogue) -> None:
@@ -118,13 +118,11 @@ def test_runs_that_agree_are_one_verdict_and_others_are_unstable() -> None:
     good, bad = Verdict(outcome=Outcome.PASS), Verdict(outcome=Outcome.REPRODUCED, symptom="text")
     other = bad.model_copy(update={"symptom": "empty"})
     assert agreed([good, good]) == good
-    assert (
-        agreed([good, bad, good]).reason == "3 runs of it differ: 2 × pass, 1 × reproduced (text)"
-    )
+    assert agreed([good, bad, good]).reason == "3 runs differ: 2 × pass, 1 × reproduced (text)"
     assert agreed([bad, other]).outcome is Outcome.UNSTABLE
     hung = Verdict(outcome=Outcome.HANG, reason="rank 1 diverged first")
     assert agreed([hung, good, hung]).reason == (
-        "3 runs of it differ: 2 × hang, 1 × pass; hang: rank 1 diverged first"
+        "3 runs differ: 2 × hang, 1 × pass; hang: rank 1 diverged first"
     )
 
 

@@ -107,7 +107,9 @@ def test_whatever_comes_after_a_false_check_it_stays_false(
 
 def test_a_hang_after_a_false_check_is_said(catalogue: Catalogue) -> None:
     how = observed(record(), None, **swallowed(check()), stopped=Stop.LIMIT)
-    assert judge(catalogue, how).reason.startswith("then its time was up: rank 0 had finished")
+    assert judge(catalogue, how).reason.startswith(
+        "then it exceeded its time limit: rank 0 had finished"
+    )
 
 
 def test_a_check_that_only_tells_of_a_rank_that_is_gone_is_no_cause(catalogue: Catalogue) -> None:

@@ -46,7 +46,7 @@ def test_a_changed_tiny_model_is_refused(copy: Path) -> None:
     config.write_text(config.read_text() + " ")
     done = run("--project", str(copy), "matrix")
     assert done.returncode == 2
-    assert "config.json: not the file in SHA256SUMS" in done.stderr
+    assert "config.json: does not match SHA256SUMS" in done.stderr
 
 
 def test_a_corrupt_results_file_is_not_overwritten(copy: Path) -> None:

@@ -55,7 +55,7 @@ def run(
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
-        ("raise TypeError('odd')", 70, "the harness failed: TypeError: odd; where it happened"),
+        ("raise TypeError('odd')", 70, "the harness failed: TypeError: odd; the traceback is in"),
         ("raise RecursionError", 70, "the harness failed: RecursionError"),
         ("raise MemoryError", 70, "the harness failed: MemoryError"),
         ("raise OSError(errno.EACCES, 'Permission denied')", 70, "Permission denied"),
@@ -95,7 +95,7 @@ def test_a_cache_that_cannot_be_written_to_costs_no_sentence(tmp_path: Path) -> 
     (tmp_path / "cache").write_text("a file in its place")
     done = run(tmp_path, "raise TypeError('odd')")
     assert done.returncode == 70
-    assert done.stderr.endswith("TypeError: odd; TRL_COMPAT_TRACEBACK=1 shows where\n")
+    assert done.stderr.endswith("TypeError: odd; set TRL_COMPAT_TRACEBACK=1 to see the traceback\n")
 
 
 def test_under_nohup_a_terminal_that_closes_ends_nothing(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_the_list_names_every_fix() -> None:
     [
         (["explain", "ppo-save"], "unknown failure 'ppo-save'; did you mean 'ppo-zero3-save'?"),
         (["fix", "ppo-zero-save"], "did you mean 'ppo-zero3-save'?"),
-        (["fix"], "which FAILURE? --list shows all"),
+        (["fix"], "name a FAILURE; --list shows all of them"),
         (["fix", "ppo-zero3-save", "--trl", "new"], "--trl new: not a version"),
         (
             ["fix", "grpo-fsdp-ref-device", "--fix", "shard-reference"],
@@ -174,7 +174,7 @@ def test_proofs_come_from_the_results_and_are_not_made_up() -> None:
     assert "Proven in " in run("explain", "ppo-zero3-save").stdout
     without = "\n".join(text for _, text in explanation.sections(PPO, Account()))
     assert "Proven" not in without
-    assert "(Not run in the results at hand.)" in without
+    assert "(Not run in the available results.)" in without
 
 
 @pytest.mark.parametrize("failure", sorted(OURS.records))
@@ -220,11 +220,11 @@ def test_outside_a_checkout_the_proofs_are_those_that_were_shipped(
     assert told.fixes
     done = outside(tmp_path, "explain", failure)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "in the results at hand" not in done.stdout
+    assert "in the available results" not in done.stdout
     said = " ".join(done.stdout.split())
     for line in (*told.standings, *told.evidence, *told.fixes.values()):
         assert " ".join(line.split())[1:] in said
-    assert "from the results that trl-compat " in said
+    assert "from the results shipped with trl-compat " in said
     assert f"In a clone of trl-compat: nox -s matrix -- --failure {failure}" in said
 
 

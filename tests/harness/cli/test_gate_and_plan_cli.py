@@ -18,7 +18,7 @@ PINNED = "torch==2.4.1\ntrl==0.12.2\ntransformers==4.46.3\naccelerate==0.34.2\n"
         (["gate", "--candidate", "trl-0.13.0"], "Missing option '--reference'"),
         ([*GATE], "Missing option '--candidate'"),
         ([*GATE, "--candidate", "missing.lock"], "missing.lock: no such file"),
-        ([*GATE, "--candidate", "README.md"], "README.md:3: this line is no requirement"),
+        ([*GATE, "--candidate", "README.md"], "README.md:3: this line is not a requirement"),
         ([*GATE, "--candidate", "trl-0.13.0", "--failure", "ppo-save"], "did you mean 'ppo-zero3"),
         ([*GATE, "--candidate", "trl-0.13.0", "--model", "tiny-qwen"], "did you mean 'tiny-qwen2'"),
         ([*GATE, "--candidate", "trl-0.13.0", "--trainer", "SFTT"], "did you mean 'SFT'"),
@@ -47,7 +47,7 @@ def test_a_plan_offline_is_quick_and_exits_by_its_answer(tmp_path: Path) -> None
     assert "1. trl 0.12.2 → 0.13.0" in found.stdout
     none = run("plan", "--from", str(lock), "--to", "trl>1.12", "--trainer", "PPO", "--offline")
     assert none.returncode == 1
-    assert "There is no sequence of bumps that is safe at each step." in none.stdout
+    assert "There is no upgrade path that is safe at each step." in none.stdout
 
 
 @pytest.mark.parametrize("command", ["gate", "plan"])

@@ -68,7 +68,7 @@ def test_a_project_that_installs_deepspeed_by_another_line(tmp_path: Path) -> No
     found, said = ask(tmp_path, files, "r.txt", *words)
     assert found["ppo-zero3-save"] == "applies"
     assert found["zero3-register-hooks-rename"] == "cannot-tell"
-    assert "there is no deepspeed in r.txt" in said
+    assert "r.txt does not list deepspeed" in said
 
 
 def test_a_few_pins_by_hand_are_no_environment(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_lock_without_torch_does_not_mean_that_there_is_none(tmp_path: Path) -
     words = ("--trainer", "GRPO", "--strategy", "fsdp2")
     found, said = ask(tmp_path, {"uv.lock": lock}, "uv.lock", *words)
     assert found["trl-fsdpmodule-torch25"] == "cannot-tell"
-    assert "torch is left out: its marker does not hold here (Python" in said
+    assert "torch is ignored: its marker does not apply here (Python" in said
 
 
 def test_a_group_of_a_pylock_counts(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_an_image_of_nvidia(tmp_path: Path) -> None:
     words = ("--trainer", "GRPO", "--strategy", "ddp")
     found, said = ask(tmp_path, {"r.txt": text}, "r.txt", *words)
     assert found["trl-fsdpmodule-torch25"] == "cannot-tell"
-    assert "is a build from between two releases" in said
+    assert "is a build between two releases" in said
 
 
 def test_a_trainer_that_nobody_ever_ran(tmp_path: Path) -> None:
@@ -205,13 +205,16 @@ def test_a_trainer_that_nobody_ever_ran(tmp_path: Path) -> None:
     words = ("--trainer", "AsyncGRPO", "--strategy", "fsdp2")
     found, said = ask(tmp_path, {"r.txt": text + REST_OF_A_FREEZE}, "r.txt", *words)
     assert found == {}
-    assert "nothing was ever run for the AsyncGRPO trainer with FSDP2: this says nothing" in said
+    assert (
+        "no cell was ever run for the AsyncGRPO trainer with FSDP2: this report says nothing"
+        in said
+    )
 
 
 @pytest.mark.parametrize("marker", ["python_version < '3'", "sys_platform == 'plan9'"])
 def test_what_is_for_other_machines_only_is_said_to_be(tmp_path: Path, marker: str) -> None:
     text = pins(trl="0.12.2", transformers="4.46.3") + f"deepspeed==0.15.2; {marker}\n"
     _, said = ask(tmp_path, {"r.txt": text}, "r.txt", "--trainer", "PPO")
-    assert "deepspeed is left out: its marker does not hold here" in said
+    assert "deepspeed is ignored: its marker does not apply here" in said
     _, said = ask(tmp_path, {"r.txt": f"{text}deepspeed==0.16.5"}, "r.txt", "--trainer", "PPO")
-    assert "deepspeed is another one where other markers hold than here" in said
+    assert "deepspeed has other versions where the markers differ from here" in said

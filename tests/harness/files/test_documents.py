@@ -24,13 +24,13 @@ MERGES = "a: &a {k: v}\n" + "".join(
 )
 
 EXCESS = {
-    "laughs": (LAUGHS, ":6: more than 200000 values, with what its aliases stand for"),
-    "merges": (MERGES, "values, with what its aliases stand for"),
-    "itself": ("a: &a [1, *a]", ":1: '*a' stands in itself"),
+    "laughs": (LAUGHS, ":6: more than 200000 values after expanding aliases"),
+    "merges": (MERGES, "values after expanding aliases"),
+    "itself": ("a: &a [1, *a]", ":1: '*a' refers to itself"),
     "deep": ("[" * 100_000, ":1: more than 30 levels deep"),
     "deep by lines": ("\n".join(" " * n + "a:" for n in range(99)), ":31: more than 30 levels"),
     "deep questions": ("? " * 5000 + "x", "more than 30 levels deep"),
-    "long": ("# " + "x" * 3_000_000, "3000002 characters are more than 2000000"),
+    "long": ("# " + "x" * 3_000_000, "3000002 characters; the limit is 2000000"),
     "wide": ("[" + "x," * 300_000 + "]", "more than 200000 values"),
     "5,000 digits": ("a: " + "9" * 5000, ":1: a number of 5000 characters"),
     "base 60": ("a: 1" + ":59" * 300_000, ":1: a number of 900001 characters"),

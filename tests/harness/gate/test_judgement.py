@@ -111,7 +111,7 @@ def test_a_trainer_that_is_gone_blocks_whoever_says_that_it_is_used() -> None:
     used = compare(passed, absent, gone="PPO trainer", needed=True)
     assert (unsaid.rung, unsaid.blocks) == (Rung.CANNOT_TELL, False)
     assert (used.rung, used.blocks) == (Rung.REGRESSION, True)
-    assert "no PPO trainer any more" in used.why
+    assert "no longer has the PPO trainer" in used.why
 
 
 def test_every_outcome_has_a_state_and_words() -> None:
@@ -122,7 +122,7 @@ def test_every_outcome_has_a_state_and_words() -> None:
 
 def test_a_masked_cell_names_what_stopped_it() -> None:
     masked = Verdict(outcome=Outcome.MASKED, masked_by="early-stop", reason="title")
-    assert words(masked) == "is stopped earlier by early-stop"
+    assert words(masked) == "is masked by early-stop"
 
 
 def test_what_blocks_outweighs_what_does_not() -> None:

@@ -81,7 +81,7 @@ def test_nothing_but_a_file_of_its_own_is_read(
     cell: Path, victim: Path, leave: Callable[[Path, Path], None], name: str
 ) -> None:
     leave(cell / name, victim)
-    refused = r"no regular file|other names"
+    refused = r"not a regular file|other hard links"
     with Folder(cell) as left:
         with pytest.raises(OSError, match=refused):
             left.read(name, 10**6)
@@ -192,7 +192,7 @@ def test_a_pipe_of_somebody_else_is_not_written_to(cell: Path, tmp_path: Path) -
     os.mkfifo(tmp_path / "control")
     others = os.open(tmp_path / "control", os.O_RDWR | os.O_NONBLOCK)
     os.link(tmp_path / "control", cell / "rank0.ask")
-    with Folder(cell) as left, pytest.raises(OSError, match="no FIFO of its own"):
+    with Folder(cell) as left, pytest.raises(OSError, match="not a FIFO of this cell"):
         left.poke("rank0.ask")
     with pytest.raises(BlockingIOError):
         os.read(others, 1)

@@ -159,12 +159,15 @@ FIX = {
         ),
         ({"available": {"trl": ">=0.10"}}, "available: trl 0.10 was never released"),
         ({"affected": [ONE, {**ONE, "symptom": "two"}]}, "1 and 2 overlap with different symptoms"),
-        ({"affected": [ONE, ONE]}, "affected 1 and 2 overlap and say the same"),
+        ({"affected": [ONE, ONE]}, "affected 1 and 2 overlap and are equivalent"),
         ({"affected": [{**ONE, "versions": {"trl": ">=0.11.0"}}]}, "trl has no upper end"),
-        ({"avoid": [{"upgrade": {"trl": ">=0.12.0"}}]}, "avoid 1 leads into affected 1"),
-        ({"affected": [{**ONE, "conditions": {"facet": "x"}}]}, "'facet' is of the reproduction"),
+        ({"avoid": [{"upgrade": {"trl": ">=0.12.0"}}]}, "avoid 1 leads to releases of affected 1"),
+        (
+            {"affected": [{**ONE, "conditions": {"facet": "x"}}]},
+            "'facet' exists only in the reproduction",
+        ),
         ({"modified": "2025-01-01"}, "2025-01-01 is before it was published"),
-        ({"published": None}, "no date of publication"),
+        ({"published": None}, "no publication date"),
         (
             {
                 "fixes": [
@@ -176,7 +179,7 @@ FIX = {
                     }
                 ]
             },
-            "there is no module trl_compat.fixes.nothing",
+            "module trl_compat.fixes.nothing does not exist",
         ),
         (
             {
@@ -197,7 +200,7 @@ FIX = {
                     {"name": "f", "entry": "reproduction:no", "why": "", "symptom": "one"}
                 ]
             },
-            "there is no module reproduction",
+            "module reproduction does not exist",
         ),
         (
             {
@@ -214,13 +217,13 @@ FIX = {
             },
             "'b' is not one of the variants",
         ),
-        ({"advice": "Take TRL 0.17.0 or later."}, "advice: names 0.17; a release is a range"),
+        ({"advice": "Take TRL 0.17.0 or later."}, "advice: names 0.17; name releases as a range"),
         (
             {"avoid": [{"upgrade": {"trl": ">=0.13.0"}, "note": "With FSDP1, 0.18.0 is enough."}]},
             "note of avoid 1: names 0.18",
         ),
         ({"fixes": [FIX]}, "save: has no standalone form"),
-        ({"fixes": [{**FIX, "standalone": "def ("}]}, "its standalone form is no Python"),
+        ({"fixes": [{**FIX, "standalone": "def ("}]}, "its standalone form is not valid Python"),
         (
             {"fixes": [{**FIX, "standalone": "from trl_compat.fixes import x"}]},
             "its standalone form imports this package",
@@ -286,5 +289,5 @@ def test_the_list_of_releases_is_made_of_the_index() -> None:
     assert found.yanked["trl"] == {"1.9": "a slip"}
     assert found.doubt("trl", Version("1.9")) == "trl 1.9 was yanked from the index: a slip"
     assert found.doubt("trl", Version("3.0")) is None
-    assert "there is no release 1.1 of trl" in str(found.doubt("trl", Version("1.1")))
+    assert "trl 1.1 does not exist" in str(found.doubt("trl", Version("1.1")))
     assert releases.Releases(**json.loads(releases.written(found))) == found

@@ -47,7 +47,7 @@ MIXED = [
 ]
 PROVEN = "proven in 9 of 15 cells; the others: 6 not run (out of reach)"
 REST = (
-    "the others: 1 pass, 2 stopped earlier by another failure, 1 crash, 1 not run (cannot be "
+    "the others: 1 pass, 2 masked by another failure, 1 crash, 1 not run (cannot be "
     "installed), 1 not run (the harness failed)"
 )
 

@@ -73,7 +73,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["1.0", "1.1", "1.6"],
-            {"1.2": "masked by x", "1.3": "masked by x", "1.4": "working", "1.9": "not there"},
+            {"1.2": "masked by x", "1.3": "masked by x", "1.4": "working", "1.9": "not applicable"},
             "1.0 – 1.1, 1.6 (between them 1.2 – 1.3 masked by x; 1.4 working; 1.5 not run)",
         ),
         (

@@ -166,9 +166,9 @@ def test_every_input_of_the_action_is_used_and_described() -> None:
         assert given["description"]
 
 
-def test_the_workflow_for_the_gate_has_ten_lines() -> None:
+def test_the_workflow_for_the_gate_has_a_dozen_lines() -> None:
     first = next(text for text in fenced("yaml") if "reference:" in text)
-    assert len(first.splitlines()) <= 10
+    assert len(first.splitlines()) <= 12
 
 
 def test_the_hook_for_pre_commit_runs_doctor_on_locks() -> None:

@@ -44,7 +44,7 @@ def test_a_surprise_is_run_again_alone_by_torchrun(tmp_path: Path) -> None:
         ("preloaded", "other-failure"),
         ("torchrun", "pass"),
     ]
-    assert "2 cells are not as their advisories say: each runs again alone" in done.stdout
+    assert "2 cells deviate from their advisory: each runs again alone" in done.stdout
 
 
 def test_repeat_says_how_often_each_outcome_came(tmp_path: Path) -> None:

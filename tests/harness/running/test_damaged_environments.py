@@ -132,9 +132,9 @@ def test_a_sound_run_is_believed(order: Order) -> None:
     ("harm", "said"),
     [
         (without_trl, "trl 1.12.0: its dist-info is missing"),
-        (shutil.rmtree, "it is gone"),
+        (shutil.rmtree, "it is missing"),
         (lambda f: made_environment.add(f, "pip", "24.0", {}), "pip 24.0 was added"),
-        (lambda f: shutil.rmtree(f / "bin"), "its interpreter is gone"),
+        (lambda f: shutil.rmtree(f / "bin"), "its interpreter is missing"),
     ],
 )
 def test_what_was_seen_as_expected_in_another_environment_is_not_believed(
@@ -151,7 +151,7 @@ def test_what_was_seen_as_expected_in_another_environment_is_not_believed(
     assert kept.observations[0].unsound == (
         Outcome.HARNESS_ERROR,
         f"the environment of old was damaged while its cells ran ({said}); run the same command "
-        "again, which makes it anew",
+        "again to rebuild it",
     )
     assert [campaign.known(cell) is None for cell in order.cells] == [True, True, False]
     assert [runner.closed for runner in Runner.started] == [True, True]
@@ -223,7 +223,7 @@ def test_what_is_damaged_again_and_again_is_given_up(order: Order) -> None:
     kept = campaign.store.read(order.cells[2].id)
     assert kept is not None
     assert kept.observations[0].unsound is not None
-    assert "damaged again after it was made anew" in kept.observations[0].unsound[1]
+    assert "damaged again after it was rebuilt" in kept.observations[0].unsound[1]
     assert len(Runner.started) == 2
 
 

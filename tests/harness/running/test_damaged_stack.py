@@ -91,7 +91,11 @@ SOUND = {"wants-ppo": "not-applicable", "takes-trl": "pass", "passes": "pass"}
     ("harm", "said", "more"),
     [
         ("shutil.rmtree(next(site.glob('trl-*.dist-info')))", "trl 1.16.0: its dist-info", []),
-        ("folder.rename(folder.with_name('away'))", "it is gone", ["--torchrun", "--repeat", "2"]),
+        (
+            "folder.rename(folder.with_name('away'))",
+            "it is missing",
+            ["--torchrun", "--repeat", "2"],
+        ),
         ("(site / 'trl/trainer/sft_config.py').unlink()", "sft_config.py is missing", []),
     ],
 )

@@ -103,7 +103,9 @@ def test_a_deviation_is_told_in_three_lines_and_without_its_log() -> None:
 
 def test_a_stack_that_could_not_be_preloaded_is_said_to_be_slower() -> None:
     seen = SEEN.model_copy(update={"not_preloaded": "its imports start threads"})
-    line = "stack s: torchrun starts each of its cells, which is slower: its imports start threads"
+    line = (
+        "stack s: its cells are started with torchrun, which is slower: its imports start threads"
+    )
     assert shown(NORMAL, seen=seen).splitlines()[2] == line
     assert shown(QUIET, seen=seen) == ""
 
@@ -120,11 +122,11 @@ def test_what_a_machine_does_not_contain_is_said_before_the_cells() -> None:
         total=1,
         reused=0,
         describe=lambda _: (CELL, EXPECTED, SEEN, True),
-        not_contained=("cells can read whatever the user can read",),
+        not_contained=("cells can read all files that the user can read",),
         console=Console(file=file, width=160),
     ):
         pass
-    assert "not contained on this machine: cells can read whatever" in file.getvalue()
+    assert "not isolated on this machine: cells can read all files" in file.getvalue()
 
 
 def test_quiet_says_nothing_of_what_is_as_expected() -> None:
@@ -158,7 +160,7 @@ def test_the_worst_deviation_comes_first_and_what_to_do_last() -> None:
     said = concluded(other, broken, cell())
     assert said.index("deviates h") < said.index("deviates o") < said.index("known failure")
     *_, before, last = said.splitlines()
-    assert before.startswith("2 cells are not as the advisories say: read their logs under reports")
+    assert before.startswith("2 cells deviate from their advisory: read the logs under reports")
     assert last.startswith("reports: reports/compatibility.html")
 
 
@@ -168,16 +170,16 @@ def test_a_known_failure_names_its_releases_and_the_way_to_its_fix() -> None:
         "known failure ppo-zero3-save: TRL 1.0; fix proven in 1 of 1 cells: "
         "trl-compat fix ppo-zero3-save" in concluded(cell(), proof)
     )
-    assert "was not tried in this selection" in concluded(cell())
+    assert "was not run in this selection" in concluded(cell())
 
 
 def test_an_interrupted_run_says_how_to_go_on() -> None:
-    assert "the same command goes on from here" in concluded(cell(), interrupted=True)
+    assert "the same command continues from here" in concluded(cell(), interrupted=True)
 
 
 def test_nothing_run_is_never_told_as_good() -> None:
     said = concluded(cell(outcome=Outcome.UNAVAILABLE, reason="no network"))
-    assert "nothing was run: see to the network" in said
+    assert "nothing was run: check the network" in said
     assert "as its advisory says" not in said
 
 

@@ -113,7 +113,7 @@ def test_a_file_without_runs_is_read_and_says_so(on: Any, where: project.Project
     assert commands(document)["old/zero3"] == "run old new on elsewhere"
     assert commands(document)["new/zero3"] == "run new on here"
     notes = {run.command: run.note for run in document.runs}
-    assert "some may be of earlier ones" in notes["run old new on elsewhere"]
+    assert "may be from earlier ones" in notes["run old new on elsewhere"]
     assert notes["run new on here"] == ""
 
 

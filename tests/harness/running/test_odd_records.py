@@ -263,7 +263,7 @@ def test_a_register_of_another_shape_is_said(tmp_path: Path, line: str) -> None:
     (tmp_path / "rank0.failed").write_text(f"{line}\n")
     found, problems = rank_files.failed(tmp_path, 1)
     assert found == {}
-    assert problems[0].startswith("what rank 0 registered as false cannot be read (")
+    assert problems[0].startswith("the failed checks of rank 0 cannot be read (")
 
 
 def test_an_answer_about_collectives_of_another_shape_is_none(tmp_path: Path) -> None:

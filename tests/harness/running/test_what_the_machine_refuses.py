@@ -26,7 +26,7 @@ def test_a_cache_of_uv_that_cannot_be_written_is_said(
     surroundings = {"UV_CACHE_DIR": str(tmp_path / "file"), "TRL_COMPAT_CACHE": str(tmp_path / "c")}
     done = run(root, "--jobs", jobs, **surroundings)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.startswith("trl-compat: uv is kept from its files: ")
+    assert done.stderr.startswith("trl-compat: uv cannot access its files: ")
     assert len(done.stderr.splitlines()) == 1
     assert not (root / "reports" / "results.json").exists()
 
@@ -43,7 +43,7 @@ def test_a_setting_that_uv_refuses_is_said(root: Path, tmp_path: Path) -> None:
     surroundings = {"UV_INDEX_STRATEGY": "banana", "TRL_COMPAT_CACHE": str(tmp_path / "c")}
     done = run(root, "--jobs", "1", **surroundings)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "uv refuses a setting of yours: invalid value 'banana'" in done.stderr
+    assert "uv rejects a setting: invalid value 'banana'" in done.stderr
 
 
 def test_a_uv_that_is_not_understood_is_the_harness_failing(root: Path, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_uv_that_is_not_understood_is_the_harness_failing(root: Path, tmp_path
     (programs / "uv").chmod(0o755)
     done = run_with(programs, root, tmp_path)
     assert done.returncode == 70, done.stdout + done.stderr
-    assert "uv does not understand what the harness asks of it" in done.stdout
+    assert "uv does not know an option of the harness" in done.stdout
 
 
 def run_with(programs: Path, root: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:

@@ -69,13 +69,13 @@ def changed_settings(folder: Path) -> None:
     [
         (without_dist_info, "trl 1.12.0: its dist-info is missing"),
         (lambda f: (site(f) / INFO / "METADATA").unlink(), "trl 1.12.0: its dist-info is missing"),
-        (shutil.rmtree, "it is gone"),
-        (another_version, "trl 1.13.0 in place of 1.12.0"),
+        (shutil.rmtree, "it is missing"),
+        (another_version, "trl 1.13.0 instead of 1.12.0"),
         (lambda f: made_environment.add(f, "trl", "1.13.0", {}), "trl 1.13.0 was added"),
         (lambda f: made_environment.add(f, "pip", "24.0", {}), "pip 24.0 was added"),
-        (lambda f: shutil.rmtree(f / "bin"), "its interpreter is gone"),
-        (dangling_interpreter, "its interpreter is gone"),
-        (another_interpreter, "its interpreter is another one"),
+        (lambda f: shutil.rmtree(f / "bin"), "its interpreter is missing"),
+        (dangling_interpreter, "its interpreter is missing"),
+        (another_interpreter, "its interpreter was replaced"),
         (changed_settings, "its pyvenv.cfg was changed"),
         (lambda f: shutil.rmtree(f / "lib"), "its dist-info is missing"),
     ],
@@ -107,9 +107,9 @@ def a_folder_in_place_of_a_module(folder: Path) -> None:
     ("harm", "said"),
     [
         (lambda f: (site(f) / "trl" / "trainer.py").unlink(), "trl/trainer.py is missing"),
-        (empty_a_module, "trl/trainer.py has another size"),
+        (empty_a_module, "trl/trainer.py has a different size"),
         (unreadable, "six.py cannot be read"),
-        (a_folder_in_place_of_a_module, "six.py is no file"),
+        (a_folder_in_place_of_a_module, "six.py is not a file"),
         (lambda f: (site(f) / "planted.py").write_text(""), "planted.py belongs to no package"),
         (lambda f: (site(f) / "trl" / "x.py").write_text(""), "trl/x.py belongs to no package"),
         (lambda f: (site(f) / "x.pth").write_text(""), "x.pth belongs to no package"),
@@ -128,7 +128,7 @@ def test_files_are_compared_by_their_size(
 def test_a_module_with_other_content_of_the_same_size_is_found(folder: Path) -> None:
     replace(site(folder) / "six.py", "moves = 2\n")
     assert look(folder, Depth.SIZES) == ""
-    assert "six.py has other content" in look(folder, Depth.CONTENTS)
+    assert "six.py has different content" in look(folder, Depth.CONTENTS)
 
 
 def test_how_much_more_there_is_is_said(folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_packages_overwrite_of_each_other_is_no_damage(tmp_path: Path) -> N
     damage.note(folder)
     assert look(folder, Depth.CONTENTS) == ""
     replace(site(folder) / "tests" / "__init__.py", "neither")
-    assert "tests/__init__.py has another size" in look(folder, Depth.CONTENTS)
+    assert "tests/__init__.py has a different size" in look(folder, Depth.CONTENTS)
 
 
 def test_an_environment_without_notes_is_held_against_its_lock(folder: Path) -> None:

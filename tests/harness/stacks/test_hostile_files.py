@@ -39,7 +39,7 @@ from trl_compat.usage.conditions import Conditions
         ("link.txt", "link.txt: not a regular file"),
         ("loop.txt", "loop.txt: cannot be read"),
         ("socket", "socket: cannot be read"),
-        ("folder", "folder: a folder"),
+        ("folder", "folder: is a folder"),
         ("/dev/zero", "/dev/zero: not a regular file"),
         ("x" * 5000, "cannot be read (File name too long)"),
     ],
@@ -81,26 +81,26 @@ def test_a_file_that_a_requirements_file_names_is_read_once(tmp_path: Path) -> N
     ("text", "said"),
     [
         ("trl==0.12.2\n-r pipe\n", "r.txt:2: pipe: not a regular file"),
-        ("-r https://user:hunter2@example.org/x.txt", "r.txt:1: names a file by its URL"),
+        ("-r https://user:hunter2@example.org/x.txt", "r.txt:1: refers to a file by URL"),
         ("trl==0.12.2" + " " * 40_000 + "x", "r.txt:1: a line of 40012 characters"),
         ("trl==0.12.2\n" + "x==1\n" * 100_000, "r.txt:5001: more than 5000 requirements"),
         ("trl==0." + "1" * 3900, "not a version"),
         ("trl==" + "1" * 5000, "a line of 5005 characters"),
-        ("trl==0.12.2; " + "(" * 1500 + "os_name=='x'" + ")" * 1500, "r.txt:1: this line is no"),
-        ("trl==0.12.2; python_version ~= 'abc'", "r.txt:1: a marker that pip would not read"),
-        ("trl==0.12.2; 'a' in extras", "r.txt:1: a marker that pip would not read"),
-        ("trl==0.12.2; nonsense == 'a'", "r.txt:1: this line is no requirement of trl"),
-        ("_trl_==1\ntrl==1", "r.txt:1: this line is no requirement; write"),
-        ("PASSWORD=hunter2", "r.txt:1: this line is no requirement; write"),
-        ("\nhunter2:x:0:0:root\n", "r.txt:2: this line is no requirement; write requirements"),
+        ("trl==0.12.2; " + "(" * 1500 + "os_name=='x'" + ")" * 1500, "r.txt:1: this line is not"),
+        ("trl==0.12.2; python_version ~= 'abc'", "r.txt:1: invalid marker"),
+        ("trl==0.12.2; 'a' in extras", "r.txt:1: invalid marker"),
+        ("trl==0.12.2; nonsense == 'a'", "r.txt:1: this line is not a requirement of trl"),
+        ("_trl_==1\ntrl==1", "r.txt:1: this line is not a requirement; write"),
+        ("PASSWORD=hunter2", "r.txt:1: this line is not a requirement; write"),
+        ("\nhunter2:x:0:0:root\n", "r.txt:2: this line is not a requirement; write requirements"),
         ("trl @ https://user:hunter2@example.org/trl.zip?t=hunter2", "example.org/trl.zip, whose"),
-        ("-e /home/me/trl", "folder /home/me/trl, of which no commit is known"),
+        ("-e /home/me/trl", "folder /home/me/trl, whose commit is unknown"),
         (b"trl==0.12.2\0", "r.txt: not a text file"),
         ("trl==0.12.2\0".encode("utf-16"), "r.txt: not a text file"),
         (b"\xff\xfe\x00\xd8\x00\xd8", "r.txt:1: not UTF-8"),
         ("trl==0.12.2\n# é\n".encode("latin-1"), "r.txt:2: not UTF-8; save it as UTF-8"),
         (b"trl==0.12.2 # \xed\xa0\x80", "r.txt:1: not UTF-8"),
-        (b"x" * (9 << 20), "r.txt: larger than 8 MiB, the most that is read"),
+        (b"x" * (9 << 20), "r.txt: larger than the limit of 8 MiB"),
     ],
 )
 def test_a_requirements_file_that_cannot_be_read_is_one_sentence(
@@ -163,7 +163,7 @@ ROOT_OF = '[[package]]\nname = "m"\nsource = { virtual = "." }\ndependencies = [
         ("uv.lock", ".".join("a" * 60_000) + " = 1", "uv.lock:1: a key of more than 64 parts"),
         ("uv.lock", "\nx = {" + ".".join(['"."'] * 60_000) + " = 1}", "uv.lock:2: a key of more"),
         ("uv.lock", "[" + " . ".join("a" * 60_000) + "]", "uv.lock:1: a key of more"),
-        ("uv.lock", "x = " + "1" * 5000, "a number or a date in it is none"),
+        ("uv.lock", "x = " + "1" * 5000, "an invalid number or date"),
         ("uv.lock", "x = 2024-13-45", "not valid TOML (line 1, column 9)"),
         ("uv.lock", "secret = hunter2", "not valid TOML (line 1, column 10)"),
         ("uv.lock", "".join(f"k{n}=1\n" for n in range(200_000)), "more values than any lock"),
@@ -172,17 +172,17 @@ ROOT_OF = '[[package]]\nname = "m"\nsource = { virtual = "." }\ndependencies = [
         ("uv.lock", UV + "".join(f'[[package]]\nname = "p{n}"\nversion = "1"\n'
                                  for n in range(100_000)), "more values than any lock"),
         ("uv.lock", UV + ROOT_OF + "{name='x'}," * 20_000 + "]\n"
-         + "[[package]]\nname='x'\nversion='1'\n" * 5000, "a package is in it 5000 times"),
+         + "[[package]]\nname='x'\nversion='1'\n" * 5000, "a package occurs 5000 times"),
         ("uv.lock", UV + ROOT_OF + f"{{name='trl', marker=\"{DEEP}\"}}]\n"
-         + TRL, "a marker that pip would not read"),
+         + TRL, "invalid marker"),
         ("uv.lock", UV + ROOT_OF + "{name='trl', marker=\"os_name ~= 'x'\"}]\n" + TRL,
-         "a marker that pip would not read"),
-        ("uv.lock", UV.replace(">=3.9", "hunter2") + TRL, "asks for a Python by what is no range"),
+         "invalid marker"),
+        ("uv.lock", UV.replace(">=3.9", "hunter2") + TRL, "has an invalid Python range"),
         ("uv.lock", UV + TRL.replace("0.12.2", "1" * 9000), "not a version"),
         ("poetry.lock", TRL + f'markers = "{DEEP}"\n' + POETRY,
-         "a marker that pip would not read"),
+         "invalid marker"),
         ("pylock.toml", PYLOCK + "[[packages]]\nname='trl'\nversion='0.12.2'\n"
-         + f'marker="{DEEP}"\n', "not a"),
+         + f'marker="{DEEP}"\n', "unreadable"),
         ("uv.lock", b"version = 1 # \xff", "uv.lock:1: not UTF-8"),
     ],
 )  # fmt: skip
@@ -231,7 +231,7 @@ def test_an_environment_with_odd_metadata_is_refused(
         sources.installed()
     origin.unlink()
     info.rename(tmp_path / "trl-odd.dist-info")
-    with pytest.raises(BadInput, match="trl is of no version"):
+    with pytest.raises(BadInput, match="trl has no version"):
         sources.installed()
 
 
@@ -240,7 +240,7 @@ def test_an_interpreter_that_says_something_else_is_refused(tmp_path: Path, says
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\ncat <<'E'\n{says}\nE\n")
     path.chmod(0o700)
-    with pytest.raises(BadInput, match="not a Python interpreter that runs here"):
+    with pytest.raises(BadInput, match="not a working Python interpreter"):
         sources.installed(path)
 
 

@@ -90,20 +90,20 @@ def test_what_may_be_built_does_not_change_the_lock(resolved: list[str]) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "there is no package in it"),
-        ("# only a comment\n", "there is no package in it"),
+        ("", "it contains no package"),
+        ("# only a comment\n", "it contains no package"),
         ("trl==1.0\n", r":1: 'trl==1\.0' has no hash"),
         (TEXT + f"numpy>=1 \\\n    --hash=sha256:{ZERO}\n", r":13: 'numpy>=1' is not pinned"),
         (TEXT + f"numpy==1.* --hash=sha256:{ZERO}\n", "is not pinned to one version"),
         (TEXT + f"numpy --hash=sha256:{ZERO}\n", "is not pinned to one version"),
         (TEXT + f"numpy[x]==1 --hash=sha256:{ZERO}\n", "names extras"),
-        (TEXT + f"trl==1.0 --hash=sha256:{ZERO}\n", "trl stands in line 11 already"),
-        (TEXT + "numpy==1 --hash=sha256:00\n", "'sha256:00' is no hash"),
+        (TEXT + f"trl==1.0 --hash=sha256:{ZERO}\n", "trl is already listed in line 11"),
+        (TEXT + "numpy==1 --hash=sha256:00\n", "'sha256:00' is not a hash"),
         (TEXT + "-e .\n", r"'-e \.' is an option"),
         (TEXT + "--index-url https://a.test\n", "is an option"),
         (TEXT + "= = =\n", "is not a requirement"),
         (TEXT[:-86], "has no hash"),
-        (TEXT + f"numpy==1 \\\n    --hash=sha256:{ZERO} \\\n", "ends in the middle"),
+        (TEXT + f"numpy==1 \\\n    --hash=sha256:{ZERO} \\\n", "ends with an incomplete line"),
         (TEXT + "x @ https://a.test/x-1.0.tar.gz\n", "only git"),
         (TEXT + "x @ git+ssh://a.test/x@0123456\n", "only git"),
     ],
@@ -161,11 +161,11 @@ def test_the_command_refuses_a_broken_lock_with_a_sentence(project_folder: Path)
 @pytest.mark.parametrize(
     ("python", "said"),
     [
-        ("3.6", "Python 3.6: cells need Python 3.9 or newer"),
-        ("2.7.18", "Python 2.7.18: cells need Python 3.9 or newer"),
-        ("banana", "'banana' is no version of Python such as 3.11"),
-        ("3", "'3' is no version of Python such as 3.11"),
-        ("3.11.x", "'3.11.x' is no version of Python such as 3.11"),
+        ("3.6", "Python 3.6: cells require Python 3.9 or newer"),
+        ("2.7.18", "Python 2.7.18: cells require Python 3.9 or newer"),
+        ("banana", "'banana' is not a Python version such as 3.11"),
+        ("3", "'3' is not a Python version such as 3.11"),
+        ("3.11.x", "'3.11.x' is not a Python version such as 3.11"),
     ],
 )
 def test_a_python_that_no_cell_can_run_on_is_refused(
@@ -220,7 +220,7 @@ def test_a_python_that_is_only_not_here_is_unavailable(monkeypatch: pytest.Monke
 
 
 def test_names_of_packages_to_build_are_checked() -> None:
-    with pytest.raises(ValueError, match="no name of a package"):
+    with pytest.raises(ValueError, match="not a package name"):
         STACK.model_validate({**STACK.model_dump(by_alias=True), "build": ["a b"]})
 
 

@@ -166,7 +166,7 @@ def test_another_file_under_a_locked_name_is_no_resolution_failure(
     lock = locks.resolve(STACK, interpreters.own())
     sources.wheel(links, "peft", "0.13.2", "numpy")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "another"))  # as on another day
-    with pytest.raises(WrongFile, match=r"peft==0\.13\.2: the file on the index is not the one"):
+    with pytest.raises(WrongFile, match=r"peft==0\.13\.2: the file on the index does not match"):
         made(STACK)
     assert locks.resolve(STACK, interpreters.own()) == lock
 
@@ -201,7 +201,7 @@ def test_a_gate_builds_nothing_that_a_lock_names(
         sides.side(path, matrix, asked)
     assert str(error.value) == (
         f"{path}: sly 1.0 has no wheel for this machine; it would have to be built, which runs its "
-        "own code; if you trust it, allow that: --build sly"
+        "code; if you trust it, allow the build: --build sly"
     )
     for text in ("trl==0.12.2 sly", "trl==0.12.2 sly>=0.5"):
         with pytest.raises(BadInput):
@@ -226,7 +226,9 @@ def test_a_source_with_another_hash_than_the_locks_is_not_built(
 ) -> None:
     path = locked(tmp_path, f"sly==1.0 --hash=sha256:{ZERO}")
     side = sides.side(path, matrix, replace(asked, build=frozenset({"sly"})))
-    with pytest.raises(WrongFile, match=r"sly 1\.0: the source package on the index is not"):
+    with pytest.raises(
+        WrongFile, match=r"sly 1\.0: the source package on the index does not match"
+    ):
         build.ensure(side.name, side.stack)
     assert not (tmp_path / "planted").exists()
 

@@ -108,15 +108,15 @@ def test_the_output_of_powershell_is_text_too(tmp_path: Path) -> None:
         ("torch==2.4.1\n", "no TRL in it"),
         ("trl==0.12.2; python_version < '3'\n", "no TRL in it"),
         ("trl==0.12.2\ntrl==0.13.0\n", "two versions of trl, 0.12.2 and 0.13.0"),
-        ("trl==0.12.2\ntrl>=0.13\n", "pinned to 0.12.2 and wanted as >=0.13"),
+        ("trl==0.12.2\ntrl>=0.13\n", "pinned to 0.12.2 and required as >=0.13"),
         (
             "trl=0.12.2\n",
-            r"requirements.txt:1: this line is no requirement of trl; write requirements",
+            r"requirements.txt:1: this line is not a requirement of trl; write requirements",
         ),
         ("trl @ git+https://github.com/huggingface/trl@main\n", "'main', a branch or tag"),
         ("trl @ git+https://github.com/huggingface/trl\n", "default branch"),
-        ("trl @ https://example.org/trl.zip\n", "whose name has no version"),
-        ("-e ./trl\n", "folder ./trl, of which no commit is known"),
+        ("trl @ https://example.org/trl.zip\n", "whose file name has no version"),
+        ("-e ./trl\n", "folder ./trl, whose commit is unknown"),
         ("-r missing.txt\n", r"requirements.txt:1: .*missing.txt: no such file"),
         ("trl\0\n", "not a text file"),
     ],
@@ -270,10 +270,10 @@ def test_a_poetry_lock_is_read_with_its_markers(tmp_path: Path) -> None:
     ("text", "name", "said"),
     [
         ("version = 1\n[[", "uv.lock", "not valid TOML"),
-        ("version = 2\n[[package]]\nname='trl'\n", "uv.lock", "uv.lock of version 1, the one that"),
+        ("version = 2\n[[package]]\nname='trl'\n", "uv.lock", "uv.lock of version 1, the only"),
         ('lock-version = "9.0"\ncreated-by="x"\npackages=[]\n', "pylock.toml", "not supported"),
         ('lock-version = "1.0"\npackages=[]\n', "pylock.toml", "created-by"),
-        ("a = 1\n", "other.lock", "has not what a uv.lock, pylock.toml or poetry.lock has"),
+        ("a = 1\n", "other.lock", "not a uv.lock, pylock.toml or poetry.lock"),
         ("", "pyproject.toml", "ranges, not versions"),
         (POETRY.replace(" == 'plan9'", " != 'plan9'"), "poetry.lock", "two versions of torch"),
         (POETRY.replace("sys_platform == 'plan9'", "plan9"), "poetry.lock", "poetry.lock: "),
@@ -366,7 +366,7 @@ def test_an_environment_is_read_without_importing_it(
 def test_an_environment_knows_its_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment(tmp_path, trl="0.15.0.dev0")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(BadInput, match=r"trl 0\.15\.0\.dev0 is no release"):
+    with pytest.raises(BadInput, match=r"trl 0\.15\.0\.dev0 is not a release"):
         sources.installed()
     origin = {"url": "https://github.com/huggingface/trl", "vcs_info": {"commit_id": COMMIT}}
     (tmp_path / "trl-0.15.0.dev0.dist-info" / "direct_url.json").write_text(json.dumps(origin))
@@ -379,5 +379,5 @@ def test_another_interpreter_is_asked_where_its_packages_are(tmp_path: Path) -> 
     with pytest.raises(BadInput, match="no such file"):
         sources.installed(tmp_path / "python")
     (tmp_path / "python").write_text("")
-    with pytest.raises(BadInput, match="not a Python interpreter"):
+    with pytest.raises(BadInput, match="not a working Python interpreter"):
         sources.installed(tmp_path / "python")

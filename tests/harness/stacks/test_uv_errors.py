@@ -79,7 +79,7 @@ PANIC = "thread 'main2' panicked at crates/uv/src/lib.rs:1\ncalled `Option::unwr
         (2, UNREACHED, Unavailable, "Connection refused"),
         (1, NOT_THERE, Unavailable, "404 Not Found"),
         (2, NO_NETWORK_FOR_US, Unavailable, "error sending request"),
-        (1, MISMATCH, WrongFile, "six==1.17.0: the file on the index is not the one"),
+        (1, MISMATCH, WrongFile, "six==1.17.0: the file on the index does not match"),
         (1, BROKEN_WHEEL, Unresolvable, "Invalid zip file structure"),
         (2, FULL, BadInput, "the disk is full"),
         (2, FORBIDDEN, BadInput, "/home/a/.cache/uv/wheels-v8`: Permission denied"),
@@ -117,7 +117,7 @@ def test_a_value_that_uv_does_not_take_is_not_held_against_the_stack() -> None:
 
 def test_a_setting_of_the_user_that_uv_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_INDEX_STRATEGY", "banana")
-    with pytest.raises(BadInput, match="a setting of yours: invalid value 'banana'"):
+    with pytest.raises(BadInput, match="a setting: invalid value 'banana'"):
         uv(COMPILE, text="six\n")
 
 
@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.raises(BadInput, match=r"kept from its files: .*UV_CACHE_DIR"):
+    with pytest.raises(BadInput, match=r"cannot access its files: .*UV_CACHE_DIR"):
         uv(COMPILE, text="six\n")
 
 

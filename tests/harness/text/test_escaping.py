@@ -184,11 +184,11 @@ def test_a_note_in_a_lock_cannot_command(tmp_path: Path) -> None:
     line = '"::error::\x1b[31m" @ https://e.org/x\n::error::x @ file:///y\n./::error::%0A##[x]\n'
     (tmp_path / "r.txt").write_text(OLD + line.splitlines()[2] + "\n")
     done = run(tmp_path, "doctor", "r.txt")
-    assert "a path or URL that names no package" in harmless(done.stdout)
+    assert "a path or URL without a package name" in harmless(done.stdout)
     (tmp_path / "r.txt").write_text(OLD + line)
     done = run(tmp_path, "doctor", "r.txt")
     assert done.returncode == 2
-    assert "r.txt:7: this line is no requirement" in harmless(done.stderr)
+    assert "r.txt:7: this line is not a requirement" in harmless(done.stderr)
 
 
 def test_a_gates_report_shows_what_it_was_given(bench: Bench) -> None:

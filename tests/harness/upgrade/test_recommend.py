@@ -244,8 +244,8 @@ OLD = {
 def test_a_way_that_brings_two_failures_is_not_named_but_why() -> None:
     (text,) = advice("zero3-gloo-unwaited-allgather", **OLD)
     assert text.startswith(
-        "No upgrade that mends it is safe here: deepspeed 0.19.8 came out more than a year after "
-        "trl 0.12.2, brings zero-no-sync-grad-accum (if you use DeepSpeed ZeRO stage 2 or 3), "
+        "No upgrade that fixes it is safe here: deepspeed 0.19.8 was released more than a year "
+        "after trl 0.12.2, brings zero-no-sync-grad-accum (if you use ZeRO-2 or ZeRO-3), "
         "brings zero3-register-hooks-rename"
     )
 
@@ -304,8 +304,8 @@ def test_what_is_not_known_is_said() -> None:
     mine = Source("given", "requirements", versions={"trl": "0.12.2"}, complete=False)
     (way,) = Adviser(RECORDS, mine, {}).ways(RECORDS["online-dpo-ref-none"]).ways
     assert way.text.endswith(
-        "Not checked: what depends on the release of torch, transformers, deepspeed, accelerate, "
-        "peft."
+        "Not checked: failures that depend on the release of torch, transformers, deepspeed, "
+        "accelerate, peft."
     )
 
 
@@ -328,7 +328,9 @@ def test_constraints_name_the_patch_first_where_they_take_the_feature_away() -> 
     said = run("constraints", "--avoid", "ppo-zero3-save").stdout.splitlines()
     assert said[1].startswith("# to keep your versions, patch: trl-compat fix ppo-zero3-save")
     assert said[2] == "trl>=0.9.2,<0.10.1"
-    assert said[-1].startswith("# or: trl>=1.13.0  # these releases do not have what fails")
+    assert said[-1].startswith(
+        "# or: trl>=1.13.0  # these releases do not have the failing feature"
+    )
     alone = run("constraints", "--avoid", "ppo-zero3-save", "--given", "trl==0.12.2")
     assert (alone.returncode, alone.stdout) == (2, "")
     assert "to keep your versions, patch: trl-compat fix ppo-zero3-save" in alone.stderr

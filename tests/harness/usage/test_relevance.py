@@ -9,6 +9,7 @@ from trl_compat import advisories
 from trl_compat.advisories import Catalogue
 from trl_compat.errors import BadInput
 from trl_compat.stacks import matrix
+from trl_compat.usage.conditions import Conditions
 from trl_compat.usage.relevance import Usage, blocks, concerned, lacking, usage
 from trl_compat.usage.strategies import STRATEGIES, conditions_of
 
@@ -56,7 +57,9 @@ def test_a_trainer_may_be_written_as_people_write_it(shipped: Catalogue, name: s
 def test_an_unknown_trainer_is_never_passed_over(shipped: Catalogue) -> None:
     with pytest.raises(BadInput, match="no TRL release has a trainer 'SFTT'; did you mean 'SFT'"):
         usage(shipped, ["SFTT"], [])
-    with pytest.raises(BadInput, match="--trainer SFT: no known failure has it; there are: GRPO"):
+    with pytest.raises(
+        BadInput, match="--trainer SFT: no known failure concerns it; available: GRPO"
+    ):
         usage(shipped, ["GRPO,SFT"], [])
     both = usage(shipped, ["GRPO,PPO"], [])
     assert both == usage(shipped, ["grpo ppo"], []) == usage(shipped, ["GRPOTrainer", "PPO"], [])
@@ -97,5 +100,19 @@ def test_the_conditions_of_several_strategies_are_what_they_share() -> None:
     with pytest.raises(BadInput, match="unknown strategy 'zero4'"):
         conditions_of(["zero4"])
     assert set(STRATEGIES) == {
-        *("ddp", "deepspeed", "fsdp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2")
+        *("ddp", "deepspeed", "fsdp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "none")
     }
+
+
+def test_the_words_that_reports_print_for_a_strategy_are_read_as_its_name() -> None:
+    assert conditions_of(["ZeRO-3,DDP"]) == conditions_of(["zero3", "ddp"])
+    assert conditions_of(["DeepSpeed"]) == conditions_of(["deepspeed"])
+
+
+def test_a_gate_and_a_plan_take_every_strategy_that_doctor_takes(shipped: Catalogue) -> None:
+    for name, meant in STRATEGIES.items():
+        assert usage(shipped, [], [name]).strategies == (name,)
+        assert conditions_of([name]) == {one: (value,) for one, value in meant.items()}
+        doctor = Conditions()
+        doctor.say("strategy", [name], "--strategy")
+        assert doctor.values == conditions_of([name])

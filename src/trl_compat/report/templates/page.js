@@ -86,7 +86,7 @@ document.documentElement.classList.add("js");
     const stacks = new Set(chosen.map((cell) => cell.stack));
     find("#matching").textContent = everything
       ? `All ${cells.length} cells. Open one for its evidence.`
-      : `${chosen.length} of ${cells.length} cells match, on ${stacks.size} stacks. A box speaks for all cells of its place.`;
+      : `${chosen.length} of ${cells.length} cells match, on ${stacks.size} stacks. Each box shows its worst outcome.`;
     list();
   };
   form.addEventListener("input", filter);
@@ -109,7 +109,7 @@ document.documentElement.classList.add("js");
     const rows = chosen.slice(0, listed).map((cell) => {
       const open = make("button", { type: "button", className: `mark ${kindOf(cell)}`, ariaLabel: `${cell.outcome}: open the evidence of ${cell.id}` }, `${data.signs[kindOf(cell)]} ${cell.outcome}`);
       open.addEventListener("click", () => show(cell.stack, cell.failure, cell.id));
-      const fix = cell.fix ? `${cell.fix}${cell.wrongFix ? " (a wrong one)" : ""}` : "";
+      const fix = cell.fix ? `${cell.fix}${cell.wrongFix ? " (a wrong fix)" : ""}` : "";
       return make("tr", {}, make("td", {}, open),
         ...[cell.stack, cell.failure, `${cell.variant}${cell.control ? " (control)" : ""}`, cell.model, fix, cell.evidence]
           .map((text) => make("td", {}, text)));
@@ -134,13 +134,13 @@ document.documentElement.classList.add("js");
       const proof = byId.get(`${cell.id}__${name}`);
       if (!proof) return [];
       return [make("p", {}, `${name}: ${fix.summary}`), snippet(fix.snippet, `fix ${name}`),
-        make("p", {}, `Run in this very place: ${proof.outcome}. `, link(proof, "See the proof"))];
+        make("p", {}, `Run in the same place: ${proof.outcome}. `, link(proof, "See the proof"))];
     });
   };
   const applied = (cell) => {
     const failure = data.failures[cell.failure];
     if (!cell.fix) return [];
-    if (cell.wrongFix) return [make("p", {}, `${cell.fix}, which is known not to work: ${failure?.wrongFixes[cell.fix] ?? ""}`)];
+    if (cell.wrongFix) return [make("p", {}, `${cell.fix}, a known wrong fix: ${failure?.wrongFixes[cell.fix] ?? ""}`)];
     const fix = failure?.fixes[cell.fix];
     return [make("p", {}, `${cell.fix}: ${fix?.summary ?? ""}`), ...(fix ? [snippet(fix.snippet, `fix ${cell.fix}`)] : [])];
   };
@@ -149,14 +149,14 @@ document.documentElement.classList.add("js");
     const stack = data.stacks[cell.stack];
     const lines = Object.entries(stack.packages).map(([name, version]) => `${name}==${version}`);
     const lock = stack.lock ? ` Lock ${stack.lock.slice(0, 12)}.` : "";
-    const parts = [make("p", {}, `${[...packages, "python"].map((name) => `${name} ${stack.versions[name]}`).join(", ")}; everything below them as of ${stack.asOf}.${lock}`)];
+    const parts = [make("p", {}, `${[...packages, "python"].map((name) => `${name} ${stack.versions[name]}`).join(", ")}; other packages as of ${stack.asOf}.${lock}`)];
     if (lines.length) parts.push(make("details", {}, make("summary", {}, `All ${lines.length} packages`), snippet(lines.join("\n"), "exact packages")));
     return parts;
   };
   const launched = { preloaded: "forked from a parent with the imports done", torchrun: "by plain torchrun" };
   const ranIn = (cell) => {
     const run = data.runs[cell.run];
-    if (!run) return "In which run, and on which machine, is not known.";
+    if (!run) return "Run and machine are unknown.";
     return `In run ${cell.run}, on ${run.where}: ${run.command} (trl-compat ${run.version}, profile ${run.profile})${run.note ? `; ${run.note}` : ""}.`;
   };
   const facts = (cell) => {
@@ -166,7 +166,7 @@ document.documentElement.classList.add("js");
     return [
       ["Outcome", [make("p", {}, `${outcome.sentence} ${cell.reason}`),
         cell.agrees && cell.expected !== "nothing" ? null : make("p", {}, `The advisories predict: ${cell.expected}.`),
-        mask ? make("p", {}, `Stopped by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
+        mask ? make("p", {}, `Masked by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
       ["Fix applied", applied(cell)],
       ["The fix", fixes(cell)],
       ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`,
@@ -175,7 +175,7 @@ document.documentElement.classList.add("js");
       ["Traceback", cell.traceback ? [snippet(cell.traceback, "end of the rank's traceback")] : []],
       ["Asserted", cell.checks.length ? [bullets(cell.checks)] : []],
       ["Attempts", cell.attempts.length ? [bullets(cell.attempts.map(([launch, result, seconds]) => `${launch}: ${result}, ${seconds} s`))] : []],
-      ["Stand-ins", cell.standIns.length ? [make("details", {}, make("summary", {}, `${cell.standIns.length} for CPU ranks in place of GPUs`), bullets(cell.standIns.map((name) => `${name}: ${data.standIns[name] ?? ""}`)))] : []],
+      ["Stand-ins", cell.standIns.length ? [make("details", {}, make("summary", {}, `${cell.standIns.length} for CPU ranks instead of GPUs`), bullets(cell.standIns.map((name) => `${name}: ${data.standIns[name] ?? ""}`)))] : []],
       ["Packages", packagesOf(cell)],
       ["Run it again", [snippet(cell.command, "command that runs exactly this cell")]],
       ["Log", cell.log ? [make("a", { href: cell.log }, cell.log)] : []],

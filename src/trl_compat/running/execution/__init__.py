@@ -1,1 +1,1 @@
-"""Starting, watching and ending the processes of cells; nothing else in the harness does."""
+"""Starting, watching and stopping the processes of cells; no other module does this."""

@@ -1,7 +1,7 @@
-"""The folder that goes into a cell: the runtime, the fixes, and the script that a rank starts with.
+"""The folder that goes into a cell: the runtime, the fixes, and the script that starts a rank.
 
-It holds nothing else, so that putting it on a cell's path cannot add or shadow a package of the
-stack.  The digest of what a cell can import of it is part of the cell's content key.
+It contains nothing else, so that adding it to a cell's path cannot add or shadow a package of the
+stack.  The digest of the files that a cell can import is part of the cell's content key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The environment variables of a cell: built from nothing, so that nothing of the user leaks in.
+"""The environment variables of a cell: set from scratch, so that nothing of the user leaks in.
 
-No tokens, no credentials, no proxies, no caches, no hub: old releases with known holes run here.
+No tokens, credentials, proxies, caches or hub access: cells run old, vulnerable releases.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which files of the bundle a cell can import: those whose change makes its result an old one.
+"""The files of the bundle that a cell can import: a change to one of them invalidates its result.
 
-Read from the source, nothing is imported.  Every part of the runtime counts for every cell, and so
-does every file that is no Python; of the fixes those count that the runtime, the reproduction or
-the cell's own fix import, or that one of these imports in turn.  Where the source does not tell
-what is imported (a name that is computed, a file that cannot be read as Python), every file counts.
+The source is parsed; nothing is imported.  Every module of the runtime counts for every cell, and
+so does every file that is not Python.  Of the fixes, those count that the runtime, the reproduction
+or the cell's own fix import, directly or indirectly.  If the source does not tell what is imported
+(a computed name, a file that cannot be parsed), every file counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading what a run left in its folder: the ranks' records, their exit statuses, what was printed.
+"""Reading the files that a run left: the ranks' records, their exit statuses, their output.
 
-Ranks are not trusted: a record may be cut short, be of another shape, or be no file at all, a log
-may hold anything.  What cannot be read is said, and never costs another cell its run.
+Ranks are not trusted: a record may be truncated, have the wrong shape, or not be a file, and a log
+may contain anything.  What cannot be read is reported, and never affects another cell.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def records(folder: Path, world_size: int) -> tuple[dict[int, RankRecord], tuple
         try:
             record = RankRecord.model_validate_json(data, strict=True)
             if record.rank not in (None, rank):
-                raise ValueError(f"it is of rank {record.rank}")
+                raise ValueError(f"it belongs to rank {record.rank}")
             found[rank] = record
         except ValueError as error:
             problems.append(f"the record of rank {rank} cannot be read ({_said(error)})")
@@ -53,7 +53,7 @@ def failed(folder: Path, world_size: int) -> tuple[dict[int, tuple[Failure, ...]
         try:
             found[rank] = tuple(Failure.model_validate_json(line, strict=True) for line in lines)
         except ValueError as error:
-            problems.append(f"what rank {rank} registered as false cannot be read ({_said(error)})")
+            problems.append(f"the failed checks of rank {rank} cannot be read ({_said(error)})")
     return {rank: failures for rank, failures in found.items() if failures}, tuple(problems)
 
 
@@ -117,7 +117,7 @@ def shortage(folder: Path, *, went_well: bool) -> str:
         return said
     met = (FULL_DISK.match(line) for line in _launcher(folder).splitlines())
     full = any(m is not None and int(m[1]) in (errno.ENOSPC, errno.EDQUOT) for m in met)
-    return "its launcher had no room to write" if full else ""
+    return "its launcher had no disk space to write" if full else ""
 
 
 def _launcher(folder: Path) -> str:

@@ -1,7 +1,8 @@
-"""Running cells in one stack: preloaded ranks by default, plain ``torchrun`` for confirmation.
+"""Running cells of one stack: preloaded ranks by default, plain ``torchrun`` for confirmation.
 
-A :class:`StackRunner` owns the processes of one stack.  Each run ends with nothing of it alive and
-gives an :class:`~trl_compat.cells.outcomes.Observation`; judging is not done here.
+A :class:`StackRunner` owns the processes of one stack.  After each run none of its processes is
+alive, and the run returns an :class:`~trl_compat.cells.outcomes.Observation`; it is judged
+elsewhere.
 """
 
 from __future__ import annotations
@@ -298,8 +299,8 @@ class StackRunner:
     def _last_words(self) -> str:
         """Why the parent has not said that it is ready."""
         said = rank_files.last_words(self._scratch / "preload.log")
-        last = (said.strip().splitlines() or ["it said nothing"])[-1][:200]
-        return f"its imports came to no end: {last}"
+        last = (said.strip().splitlines() or ["it printed nothing"])[-1][:200]
+        return f"its imports did not finish: {last}"
 
     def _answer(self, limit: float) -> dict[str, Any] | None:
         """The parent's next line; None when it does not come in time or the parent is gone."""

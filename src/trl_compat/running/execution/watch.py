@@ -1,7 +1,7 @@
 """Watching a running cell: when to stop it, and what its ranks were doing when it was stopped.
 
-A cell is stopped when its time is up, when it is silent (no process of it runs or writes anything),
-when it holds too much memory, or when all that is left of it has nothing to say any more.
+A cell is stopped when it exceeds its time limit, when it is idle (none of its processes computes or
+writes), when it uses too much memory, or when only its launcher is left and makes no progress.
 """
 
 from __future__ import annotations

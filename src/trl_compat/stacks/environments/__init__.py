@@ -1,4 +1,4 @@
-"""From a stack to an interpreter that has exactly its packages: resolve, lock, build, keep."""
+"""From a stack to an interpreter with exactly its packages: resolve, lock, build, keep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Environments of stacks: made from the lock, hard-linked from one cache, kept, never changed.
+"""Environments of stacks: built from the lock, hard-linked from one cache, kept, never changed.
 
-One that was damaged is made again.  What was there is put aside first: other runs may be using it,
-and they are to notice (:func:`wrong_with`), not to have their files taken away.
+A damaged one is rebuilt.  The old one is moved aside first: other runs may be using it, and they
+should detect the damage (:func:`wrong_with`) instead of losing their files.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def ensure(name: str, stack: Stack) -> Environment:
             cache.write(folder / "lock.txt", lock.text)  # last: with it the environment is complete
             found = _at(folder, lock)
         if found is None:
-            raise HarnessError(f"the environment of {name} is gone right after it was made")
+            raise HarnessError(f"the environment of {name} disappeared right after it was built")
         _use(folder)
     return found
 
@@ -90,10 +90,10 @@ def _remove_strays(environments: Path) -> None:
 def wrong_with(environment: Environment, depth: Depth) -> str:
     """What is wrong with an environment, in words; empty if it is as it was made."""
     if _instance(environment.folder) not in ("", environment.instance):
-        return "another run has found it damaged and made it again"
+        return "another run found it damaged and rebuilt it"
     found = damage.find(environment.folder, environment.made, depth)
     if not found and _at(environment.folder, environment.lock) is None:
-        found = ["its lock.txt is gone or another one"]
+        found = ["its lock.txt is missing or has changed"]
     return damage.sentence(found) if found else ""
 
 
@@ -170,7 +170,7 @@ def make(folder: Path, lock: locks.Lock, stack: Stack, interpreter: Interpreter)
     target = Target(interpreter, lambda: lock.torch, stack.as_of)
     _install(folder / "bin" / "python", entries(lock.text), target, Allowed.by(stack))
     if wrong := _unlike(folder, lock):
-        raise HarnessError(f"{folder.name}: what was installed is not what is in its lock: {wrong}")
+        raise HarnessError(f"{folder.name}: the installed packages differ from its lock: {wrong}")
 
 
 def _install(python: Path, wanted: Sequence[Entry], target: Target, allowed: Allowed) -> None:
@@ -213,5 +213,5 @@ def _unlike(folder: Path, lock: locks.Lock) -> str:
         if not found and not entry.marker:
             return f"{entry.name} is missing"
         if found and entry.version and Version(found) != Version(entry.version):
-            return f"{entry.name} {found} in place of {entry.version}"
+            return f"{entry.name} {found} instead of {entry.version}"
     return f"{min(installed)} was added" if installed else ""

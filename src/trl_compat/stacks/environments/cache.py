@@ -78,8 +78,8 @@ def machine_errors() -> Iterator[None]:
                 ) from None
             case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR | errno.EEXIST:
                 raise BadInput(
-                    f"the cache cannot be written: {error.strerror}: {error.filename}; mend that, "
-                    "or name another folder by TRL_COMPAT_CACHE"
+                    f"the cache cannot be written: {error.strerror}: {error.filename}; fix that, "
+                    "or choose another folder with TRL_COMPAT_CACHE"
                 ) from None
             case _:
                 raise HarnessError(f"the cache: {error}; run the same command again") from None

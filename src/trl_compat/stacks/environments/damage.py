@@ -1,12 +1,12 @@
-"""What is wrong with an environment: what it has is compared with what it had when it was made.
+"""What is wrong with an environment, compared with its state after installation.
 
-Environments are made once and never changed, but they lie on a disk where other programs write: a
-``pip install`` into one, a cleaner of caches, a full disk.  A cell that runs in a damaged one says
-something false about its stack, so nothing is believed of it before this module finds nothing.
+Environments are built once and never changed, but other programs write to the same disk: a ``pip
+install`` into one, a cache cleaner, a full disk.  A cell in a damaged environment gives a wrong
+result, so no result is accepted before this module finds no damage.
 
-How far it looks is a matter of time: distributions and versions from the names of folders (a few
-milliseconds), every file's size by RECORD (two tenths of a second for twenty thousand files), the
-content of every Python module (half a second).
+The depth of the check depends on the time available: distributions and versions from folder names
+(a few milliseconds), every file's size by RECORD (two tenths of a second for twenty thousand
+files), the content of every Python module (half a second).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def noted(folder: Path) -> Made | None:
 def find(folder: Path, made: Made, depth: Depth) -> list[str]:
     """What is wrong with an environment, the worst first; nothing if it is as it was made."""
     if not folder.is_dir():
-        return ["it is gone"]
+        return ["it is missing"]
     found = list(_of_interpreter(folder, made))
     found += _of_versions(distributions(folder), made.packages)
     if depth > Depth.VERSIONS:
@@ -122,18 +122,18 @@ def sentence(found: Iterable[str]) -> str:
 def _of_interpreter(folder: Path, made: Made) -> Iterator[str]:
     python = folder / "bin" / "python"
     if not os.access(python, os.X_OK) or not python.is_file():
-        yield "its interpreter is gone"
+        yield "its interpreter is missing"
     elif made.python and os.path.realpath(python) != made.python:
-        yield "its interpreter is another one"
+        yield "its interpreter was replaced"
     try:
         settings = (folder / "pyvenv.cfg").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        yield "its pyvenv.cfg is gone"
+        yield "its pyvenv.cfg is missing"
         return
     if made.settings and settings != made.settings:
         yield "its pyvenv.cfg was changed"
     elif re.search(r"^include-system-site-packages\s*=\s*true", settings, re.M | re.I):
-        yield "it lets in the packages of its base interpreter"
+        yield "it includes the packages of its base interpreter"
 
 
 def _of_versions(found: Iterable[str], made: frozenset[str]) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _of_versions(found: Iterable[str], made: frozenset[str]) -> Iterator[str]:
     for name, version in missing:
         instead = [v for n, v in added if n == name and v]
         if instead:
-            yield f"{name} {' and '.join(instead)} in place of {version}"
+            yield f"{name} {' and '.join(instead)} instead of {version}"
         else:
             yield f"{name} {version}: its dist-info is missing"
     yield from (f"{name}: it is missing" for name in sorted(any_version - {n for n, _ in there}))
@@ -220,13 +220,13 @@ def _wrong(path: str, claim: _Claims, *, contents: bool) -> str:
     except OSError:
         return "cannot be read"
     if not stat.S_ISREG(state.st_mode):
-        return "is no file"
+        return "is not a file"
     if not state.st_mode & 0o444 or not os.access(path, os.R_OK):
         return "cannot be read"
     if claim.sizes and state.st_size not in claim.sizes:
-        return "has another size"
+        return "has a different size"
     if contents and claim.hashes and not _has_hash(path, claim.hashes):
-        return "has other content"
+        return "has different content"
     return ""
 
 

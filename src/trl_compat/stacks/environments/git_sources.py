@@ -1,7 +1,7 @@
-"""A commit of a git repository, brought here without running anything that is in it.
+"""A commit of a git repository, fetched without running any of its code.
 
-Hooks, submodules, prompts and large-file filters are off.  A repository is kept, so that further
-commits of it are fetched by what they differ.
+Hooks, submodules, prompts and large-file filters are off.  Repositories are kept, so that further
+commits need only their differences.
 """
 
 from __future__ import annotations
@@ -125,5 +125,5 @@ def _git(*arguments: str) -> None:
 def _program() -> str:
     found = shutil.which("git")
     if not found:
-        raise BadInput("git is not installed; a stack takes a package from a git commit")
+        raise BadInput("git is not installed, but a stack uses a package from a git commit")
     return found

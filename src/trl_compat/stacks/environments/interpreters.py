@@ -1,4 +1,4 @@
-"""Finding the Python interpreter that a stack asks for; none is ever downloaded."""
+"""Finding the Python interpreter that a stack needs; none is ever downloaded."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def find(wanted: str) -> Interpreter:
         if version and (version == wanted or version.startswith(f"{wanted}.")):
             return Interpreter(path, version)
     raise Unavailable(
-        f"no Python {wanted} on this machine (looked at the harness's own, on the path, "
-        "and among pyenv's); install it and run again"
+        f"no Python {wanted} on this machine (checked: the harness's own, PATH and "
+        "pyenv); install it, then run again"
     )
 
 

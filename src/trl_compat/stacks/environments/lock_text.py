@@ -1,4 +1,4 @@
-"""The text of a lock, read: its entries, each with its name, its version or commit, its hashes."""
+"""Parsing the text of a lock: its entries, each with name, version or commit, and hashes."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def check(text: str, path: Path) -> None:
         if not entry.url and not entry.hashes:
             raise BadInput(f"{where} has no hash; {HOW}")
         if wrong := next((one for one in entry.hashes if not is_hash(one)), None):
-            raise BadInput(f"{where}: '{wrong[:80]}' is no hash; {HOW}")
+            raise BadInput(f"{where}: '{wrong[:80]}' is not a hash; {HOW}")
         if entry.url and not GIT.fullmatch(entry.url):
             raise BadInput(f"{where}: only git+https://...@<commit> can be installed from a URL")
         if (other := seen.get(entry.name)) and not (entry.marker and other.marker):
-            raise BadInput(f"{where}: {entry.name} stands in line {other.line} already")
+            raise BadInput(f"{where}: {entry.name} is already listed in line {other.line}")
         seen[entry.name] = entry
     if not seen:
-        raise BadInput(f"{path}: there is no package in it; {HOW}")
+        raise BadInput(f"{path}: it contains no package; {HOW}")
 
 
 def is_hash(text: str) -> bool:
@@ -95,13 +95,13 @@ def _read(text: str) -> Iterator[tuple[int, str, Entry | str]]:
             yield started, whole, _entry(whole, started)
             started, parts = 0, []
     if parts:
-        yield started, "\n".join(parts), "ends in the middle"
+        yield started, "\n".join(parts), "ends with an incomplete line"
 
 
 def _entry(whole: str, line: int) -> Entry | str:
     joined = re.sub(r"\\\n", " ", whole).strip()
     if joined.startswith("-"):
-        return "is an option; indexes belong into the settings of pip or uv"
+        return "is an option; configure indexes in the settings of pip or uv"
     said = re.sub(r"\s+#.*$", "", joined)
     try:
         requirement = Requirement(re.split(r"\s+--", said)[0])
@@ -111,7 +111,7 @@ def _entry(whole: str, line: int) -> Entry | str:
     if not requirement.url and (len(requirement.specifier) != 1 or not exact or "*" in exact[0]):
         return "is not pinned to one version"
     if requirement.extras:
-        return "names extras, which a lock has as packages of their own"
+        return "names extras; a lock lists them as separate packages"
     return Entry(
         name=str(canonicalize_name(requirement.name)),
         version=exact[0] if exact else "",

@@ -1,7 +1,7 @@
-"""The kept lock of a stack: every package with version and hashes, as of the stack's day.
+"""The kept lock of a stack: every package with version and hashes, as of the stack's date.
 
-Resolving is :mod:`.resolving`'s.  What it gave is kept with its digest, so that a lock that was
-damaged since is never taken for one: it is resolved again.
+:mod:`.resolving` resolves.  The result is kept with its digest, so that a damaged lock is detected
+and resolved again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From requirements to the text of a lock: uv resolves, and only wheels are looked into.
+"""From requirements to the text of a lock: uv resolves, reading metadata of wheels only.
 
-A package that has none is built first (:mod:`.source_build`), as far as that is allowed, and
-offered to uv as a wheel; in the lock it then stands as its source: with the hash of its source
-package, or with its commit, which is what everybody can check.
+A package without wheels is built first (:mod:`.source_build`), if that is allowed, and offered to
+uv as a wheel.  The lock then names its source, which anybody can verify: the hash of the source
+package, or the commit.
 """
 
 from __future__ import annotations

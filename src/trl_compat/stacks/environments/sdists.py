@@ -1,7 +1,7 @@
-"""The source package of a release: where it is, its hash, and its bytes; none of its code is run.
+"""The source package of a release: its location, its hash and its bytes; none of its code is run.
 
-uv says where the file is, so that every setting of uv's and pip's indexes counts.  It is fetched
-here, because uv and pip cannot fetch a source package without running its build.
+uv names the location, so that all index settings of uv and pip apply.  The file is downloaded here,
+because uv and pip cannot download a source package without running its build.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def find(name: str, version: str) -> Sdist:
         raise Unresolvable(f"{name} {version} has no source package")
     found = Sdist(canonicalize_name(name), str(package["version"]), url, sha256)
     if not found.file_name.endswith(SUFFIXES) or "/" in found.file_name:
-        raise Unresolvable(f"{name} {version}: '{found.file_name}' is no source package")
+        raise Unresolvable(f"{name} {version}: '{found.file_name}' is not a source package")
     return found
 
 
@@ -78,8 +78,8 @@ def check_hash(sdist: Sdist, wanted: Iterable[str]) -> None:
     """
     if f"sha256:{sdist.sha256}" not in wanted:
         raise WrongFile(
-            f"{sdist.name} {sdist.version}: the source package on the index is not the one whose "
-            "hash is in the lock; do not use it before you know why"
+            f"{sdist.name} {sdist.version}: the source package on the index does not match the "
+            "hash in the lock; do not use it before you know why"
         )
 
 
@@ -109,7 +109,7 @@ def fetch(sdist: Sdist, folder: Path) -> Path:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sdist.sha256:
         raise WrongFile(
-            f"{sdist.file_name}: the file on the index is not the one whose hash it names; "
+            f"{sdist.file_name}: the file on the index does not match its published hash; "
             "do not use it before you know why"
         )
     return path

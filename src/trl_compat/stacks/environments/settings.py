@@ -1,7 +1,7 @@
-"""Which indexes uv is to use: pip's settings, carried over where uv's own are not set.
+"""The indexes that uv uses: pip's settings, applied where uv's own are not set.
 
-uv does not read pip's configuration.  A machine whose pip finds packages on a mirror or a CPU build
-of torch in a folder would otherwise resolve something else than its user's pip does.
+uv does not read pip's configuration.  On a machine whose pip uses a mirror, or a CPU build of torch
+in a folder, uv would otherwise resolve something else than the user's pip.
 """
 
 from __future__ import annotations

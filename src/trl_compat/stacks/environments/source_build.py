@@ -1,13 +1,14 @@
-"""Every build of a package happens here: from its source, in steps that are apart.
+"""Every build of a package happens here: from source, in separate steps.
 
 1. The source is fetched and its hash or commit checked; none of its code is run (:mod:`.sdists`,
    :mod:`.git_sources`).
-2. A build environment is made with what the source's ``pyproject.toml`` names under
+2. A build environment is created with the packages that the source's ``pyproject.toml`` names under
    ``build-system.requires``, from wheels only.
-3. The wheel is built in :func:`run_build`, the one place where a package's own code runs: contained
-   as cells are, with nothing of the user's environment, in private folders and without network.
-4. One regular file of the right name is taken out and kept, under a key of source, torch and
-   interpreter.  uv installs from such wheels only.
+3. :func:`run_build` builds the wheel.  This is the only place where a package's own code runs: it
+   is isolated like a cell, with nothing of the user's environment, in private folders and without
+   network.
+4. One regular file with the expected name is taken as the result and kept, under a key of source,
+   torch and interpreter.  uv installs only such wheels.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ def _failed(
 ) -> Unresolvable | BadInput | HarnessError:
     """What a build that failed means; its text says why and decides nothing else."""
     if seconds >= TIME_LIMIT:
-        return Unresolvable(f"{what} came to no end within {TIME_LIMIT / 60:.0f} minutes")
+        return Unresolvable(f"{what} did not finish within {TIME_LIMIT / 60:.0f} minutes")
     if done.returncode < 0:
         killed = uv_errors.signal_name(-done.returncode)
         return HarnessError(f"{what} was killed by {killed}; run the same command again")
@@ -256,7 +257,7 @@ def _tools(source: Source, what: Path, recipe: Recipe) -> list[str]:
     ) as error:
         raise Unresolvable(f"{source.name}: its pyproject.toml cannot be read ({error})") from None
     if foreign := next((one for one in parsed if one.url), None):
-        raise Unresolvable(f"{source.name}: its build asks for {foreign}, which is on no index")
+        raise Unresolvable(f"{source.name}: its build requires {foreign}, which is on no index")
     tools = {*map(str, parsed), *recipe.tools, "pip"}
     if "setuptools" in {_name(line) for line in tools}:
         tools.add("wheel")  # its hook asks for that in older releases, and nobody asks the hook
@@ -320,17 +321,19 @@ def _taken(source: Source, folder: Path) -> Path:
     """
     entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".whl")]
     if len(entries) != 1 or not entries[0].is_file(follow_symlinks=False):
-        raise Unresolvable(f"building {source.name} made {len(entries)} wheels, not one")
+        raise Unresolvable(f"building {source.name} produced {len(entries)} wheels instead of one")
     (entry,) = entries
     try:
         name, version, _, _ = parse_wheel_filename(entry.name)
     except InvalidWheelFilename:
-        raise Unresolvable(f"building {source.name} made '{entry.name}', no wheel") from None
+        raise Unresolvable(
+            f"building {source.name} produced '{entry.name}', which is not a wheel"
+        ) from None
     right = name == source.name and (
         isinstance(source, Commit) or version == Version(source.version)
     )
     if not right:
-        raise Unresolvable(f"building {source.name} made {name} {version}, something else")
+        raise Unresolvable(f"building {source.name} produced {name} {version} instead")
     if entry.stat(follow_symlinks=False).st_size > LARGEST_WHEEL:
-        raise Unresolvable(f"building {source.name} made a wheel that is too large")
+        raise Unresolvable(f"building {source.name} produced a wheel that is too large")
     return Path(entry.path)

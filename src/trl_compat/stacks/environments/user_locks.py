@@ -1,8 +1,8 @@
-"""What users bring, made into locks that :mod:`.locks` can keep.
+"""Locks and requirements of users, converted into locks that :mod:`.locks` can keep.
 
-What is complete (a lock, a freeze, an environment) is honoured exactly: every version in it, and
-its hashes where it has them.  Only what it lacks is looked up; nothing is resolved.  What names
-less than all that it needs is resolved as an installer would, which moves none of its pins.
+A complete source (a lock, a freeze, an environment) is used exactly: every version, and its hashes
+if it has them.  Only missing hashes are looked up; nothing is resolved.  Incomplete requirements
+are resolved as an installer would do it, without changing any pin.
 """
 
 from __future__ import annotations
@@ -152,13 +152,13 @@ def hashes_in(path: Path) -> Hashes:
         try:
             found = [(p["name"], p.get("version", ""), list(_file_hashes(p))) for p in listed]
         except (AttributeError, KeyError, TypeError):
-            raise BadInput(f"{path}: its hashes are not where they should be; lock again") from None
+            raise BadInput(f"{path}: its hashes are misplaced; lock again") from None
     every: dict[tuple[str, str], list[str]] = {
         (canonicalize_name(n), v): sorted(set(hashes)) for n, v, hashes in found if hashes
     }
     for (name, version), ones in every.items():
         if wrong := next((one for one in ones if not is_hash(one)), None):
-            raise BadInput(f"{path}: {name} {version}: '{wrong[:80]}' is no hash; lock it again")
+            raise BadInput(f"{path}: {name} {version}: '{wrong[:80]}' is not a hash; lock again")
     return every
 
 

@@ -1,4 +1,4 @@
-"""Calls of uv: one place that knows where it is and with which settings it runs."""
+"""Calls of uv: the one place that knows where uv is and with which settings it runs."""
 
 from __future__ import annotations
 

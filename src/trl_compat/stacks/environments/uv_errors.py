@@ -1,8 +1,8 @@
-"""What a failed call of uv means: is it the stack, a source, the machine, or the harness itself?
+"""What a failed call of uv means: is the cause the stack, a source, the machine, or the harness?
 
-uv ends with 1 when it finds no solution and with 2 for everything else, its own usage errors among
-them, so its text decides.  Only a text that is known to be about the packages makes a stack
-unresolvable; what is not known is the harness's error and is never held against the stack.
+uv exits with 1 if it finds no solution and with 2 for everything else, including its own usage
+errors, so its message decides.  Only messages known to be about the packages make a stack
+unresolvable; unknown ones are errors of the harness and are never attributed to the stack.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def failure(
     """
     line = one_line(stderr)
     said = " ".join(stderr.split())  # uv breaks long lines
-    again = f"run it by hand to see more: uv {' '.join(arguments)}"
+    again = f"to see more, run: uv {' '.join(arguments)}"
     if status < 0:
         return HarnessError(f"uv was killed by {signal_name(-status)}; {again}")
     if status >= CRASHED or "panicked at" in stderr:
@@ -82,12 +82,12 @@ def failure(
     out_of_reach = OUT_OF_REACH.search(said)
     if NO_CACHE.search(said) or (NOT_ALLOWED.search(said) and not out_of_reach):
         return BadInput(
-            f"uv is kept from its files: {one_line(stderr, paths=True)}; mend that, or name "
-            "another folder by UV_CACHE_DIR or TRL_COMPAT_CACHE"
+            f"uv cannot access its files: {one_line(stderr, paths=True)}; fix that, or choose "
+            "another folder with UV_CACHE_DIR or TRL_COMPAT_CACHE"
         )
     if wrong := WRONG_FILE.search(said):
         return WrongFile(
-            f"{wrong['what']}: the file on the index is not the one whose hash is in the lock; "
+            f"{wrong['what']}: the file on the index does not match the hash in the lock; "
             "do not use it before you know why"
         )
     if required := WHEEL_REQUIRED.search(said):
@@ -102,11 +102,9 @@ def failure(
 def _usage(arguments: Sequence[str], line: str) -> BadInput | HarnessError:
     option = OPTION.search(line)
     if option and option["option"] not in arguments and "invalid value" in line:
-        return BadInput(
-            f"uv refuses a setting of yours: {line}; look at the environment variables UV_..."
-        )
+        return BadInput(f"uv rejects a setting: {line}; check the environment variables UV_...")
     return HarnessError(
-        f"uv does not understand what the harness asks of it ({line}); if it is an old one: "
+        f"uv does not know an option of the harness ({line}); if uv is too old: "
         "python -m pip install --upgrade uv"
     )
 

@@ -1,8 +1,8 @@
-"""The packages that publish no wheels, and who else may be built from its source.
+"""The packages that publish no wheels, and the packages that may be built from source.
 
-A build runs the package's own code, so nothing is built that nobody has allowed.  Allowed are the
-packages that are known to have no wheels, and those that a stack names under ``build``: all of them
-for a stack of matrix.yaml, which somebody has read, and none for what a user names in a gate.
+A build runs the package's own code, so only allowed packages are built: those known to publish no
+wheels, and those that a stack names under ``build``.  That means all for a reviewed stack of
+matrix.yaml, and none for the packages that a user names in a gate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Recipe:
 
 KNOWN = {
     "deepspeed": Recipe(
-        why="its releases are source packages, at most with wheels for Windows, and their setup.py "
+        why="it publishes source packages, with wheels at most for Windows, and its setup.py "
         "imports torch",
         tools=(
             # What setup.py imports besides torch, in the releases of the matrix.
@@ -86,4 +86,4 @@ class Allowed:
         name = canonicalize_name(package)
         if (known and name in KNOWN) or self.names is None or name in self.names:
             return
-        raise BuildRefused(name, f"{what}; it would have to be built, which runs its own code")
+        raise BuildRefused(name, f"{what}; it would have to be built, which runs its code")

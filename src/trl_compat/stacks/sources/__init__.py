@@ -1,7 +1,7 @@
-"""What someone has, read into exact versions: a lock, a requirements file, an environment.
+"""What a user has, read into exact versions: a lock, a requirements file, an environment.
 
-One module per format; each turns its format into a :class:`Source` or says in one sentence why it
-cannot.  Nothing is resolved, downloaded or imported, and no range is taken for a version.
+One module per format; each converts its format into a :class:`Source` or says in one sentence why
+it cannot.  Nothing is resolved, downloaded or imported, and no range is read as a version.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Source", "doubts", "installed", "read", "refuse_doubtful"]
 MOST = 10_000  # packages of a lock
 
 NOT_A_LOCK = {
-    "pyproject.toml": "it holds ranges, not versions; lock it first, or check the environment",
+    "pyproject.toml": "it contains ranges, not versions; lock it first, or check the environment",
     "Pipfile.lock": "export it first: pipenv requirements > requirements.txt",
     "pdm.lock": "export it first: pdm export -o requirements.txt",
-    "environment.yml": "export pip's view first: pip freeze > requirements.txt",
-    "environment.yaml": "export pip's view first: pip freeze > requirements.txt",
-    "conda-lock.yml": "export pip's view first: pip freeze > requirements.txt",
+    "environment.yml": "export the installed packages first: pip freeze > requirements.txt",
+    "environment.yaml": "export the installed packages first: pip freeze > requirements.txt",
+    "conda-lock.yml": "export the installed packages first: pip freeze > requirements.txt",
 }
 
 
@@ -56,7 +56,7 @@ def _lock(path: Path) -> Source:
     listed = isinstance(data.get("package"), list)
     for name in ("package", "packages"):
         if isinstance(data.get(name), list) and len(data[name]) > MOST:
-            raise BadInput(f"{path}: more than {MOST} packages; no stack has so many")
+            raise BadInput(f"{path}: more than {MOST} packages; this is more than a stack can have")
     try:
         if "lock-version" in data:
             return pylock.read(path, data)
@@ -67,10 +67,8 @@ def _lock(path: Path) -> Source:
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         # TOML of another shape than the tools write: no reader asks for each part whether it is
         # what its format says.
-        raise BadInput(
-            f"{path}: not a lock that can be read ({type(error).__name__}); lock again"
-        ) from None
+        raise BadInput(f"{path}: unreadable lock ({type(error).__name__}); lock again") from None
     raise BadInput(
-        f"{path}: has not what a uv.lock, pylock.toml or poetry.lock has; write what is installed "
+        f"{path}: not a uv.lock, pylock.toml or poetry.lock; write what is installed "
         "to a file that can be read: pip freeze > requirements.txt"
     )

@@ -1,4 +1,4 @@
-"""Versions that no index offers, or offers no more, told from the shipped list of releases."""
+"""Versions that no index offers, or no longer offers, according to the shipped list of releases."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def doubts(source: Source) -> tuple[str, ...]:
         doubt = known.doubt(package, version)
         if _own_build(package, version):
             doubt = (
-                f"{package} {version} is a build from between two releases: what only one of them "
-                "has cannot be told"
+                f"{package} {version} is a build between two releases: which failures of either "
+                "it has cannot be determined"
             )
         elif doubt is None and version > known.of(package)[-1]:
             doubt = (
                 f"{package} {version} is newer than the newest known release, "
-                f"{known.newest(package)} (as of {known.as_of}): ranges without an end may not hold"
+                f"{known.newest(package)} (as of {known.as_of}): open-ended ranges may not apply"
             )
         said += [doubt] if doubt else []
     return tuple(said)

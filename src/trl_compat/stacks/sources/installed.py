@@ -1,6 +1,6 @@
 """An environment, read from the metadata of its packages; nothing in it is imported.
 
-For another interpreter only its ``sys.path`` is asked, in isolated mode, and its version; the files
+Another interpreter is only asked for its ``sys.path`` and its version, in isolated mode; the files
 are read here.
 """
 
@@ -57,9 +57,9 @@ def _ask(python: Path) -> tuple[str, list[str]]:
     except FileNotFoundError:
         raise BadInput(f"--python {python}: no such file") from None
     except (OSError, ValueError, TypeError, RecursionError, subprocess.SubprocessError):
-        raise BadInput(f"--python {python}: not a Python interpreter that runs here") from None
+        raise BadInput(f"--python {python}: not a working Python interpreter") from None
     if not isinstance(path, list) or not all(isinstance(folder, str) for folder in path):
-        raise BadInput(f"--python {python}: not a Python interpreter that runs here")
+        raise BadInput(f"--python {python}: not a working Python interpreter")
     return known, path
 
 
@@ -84,7 +84,7 @@ def _package(package: str, distribution: Distribution, pins: Pins) -> None:
         version = Version(_version(distribution))
     except InvalidVersion:
         if package in PACKAGES:
-            raise BadInput(f"{pins.name}: {package} is of no version; install it again") from None
+            raise BadInput(f"{pins.name}: {package} has no version; reinstall it") from None
         return
     if package not in PACKAGES:
         pins.exact(package, str(version))
@@ -98,11 +98,11 @@ def _package(package: str, distribution: Distribution, pins: Pins) -> None:
     if commit:
         pins.git(package, *commit)
     elif version.is_devrelease:
-        pins.undecided(package, f"{package} {version} is no release, and its commit is not known")
+        pins.undecided(package, f"{package} {version} is not a release, and its commit is unknown")
     else:
         if folder is not None:
             pins.note(
-                f"{package} was installed from a folder; that it is {version} is its own word"
+                f"{package} was installed from a folder; its version {version} cannot be verified"
             )
         pins.exact(package, str(version))
 

@@ -1,4 +1,4 @@
-"""Whether a marker (``sys_platform == 'linux'``) holds for this Python on this machine."""
+"""Whether a marker (``sys_platform == 'linux'``) applies to this Python on this machine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ def applies(text: str, where: str) -> bool:
         BadInput: it is no marker.
     """
     if _evaluated.cache_info().misses > MOST:
-        raise BadInput(f"{where}: more than {MOST} different markers; no stack has so many")
+        raise BadInput(
+            f"{where}: more than {MOST} different markers; this is more than a stack can have"
+        )
     try:
         return _evaluated(text)
     except (InvalidMarker, ValueError, KeyError, TypeError, RecursionError):
         # packaging refuses more than it names: versions that are none, names that it does not know.
-        raise BadInput(f"{where}: a marker that pip would not read; see PEP 508") from None
+        raise BadInput(f"{where}: invalid marker; see PEP 508") from None
 
 
 @lru_cache(maxsize=10_000)

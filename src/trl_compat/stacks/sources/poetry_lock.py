@@ -1,7 +1,7 @@
-"""poetry.lock, as Poetry 1.x and 2.x write it.
+"""poetry.lock, as written by Poetry 1.x and 2.x.
 
-Poetry 2.1 notes markers on packages; before, a package that is locked twice cannot be decided and
-is refused.  Optional packages (extras, groups) count: where they are installed, it is this version.
+Poetry 2.1 records markers of packages; before, a package that is locked twice is ambiguous and is
+rejected.  Optional packages (extras, groups) count: if they are installed, it is in this version.
 """
 
 from __future__ import annotations

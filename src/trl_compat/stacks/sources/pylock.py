@@ -1,4 +1,4 @@
-"""pylock.toml (PEP 751): what its markers choose for this Python and platform, default groups."""
+"""pylock.toml (PEP 751): the packages that its markers select for this Python and platform."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def read(path: Path, data: dict[str, Any]) -> Source:
     try:
         from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
     except ImportError:
-        raise BadInput(f"{path}: to read it, 'packaging' 26.0 or later is needed here") from None
+        raise BadInput(f"{path}: reading it requires 'packaging' 26.0 or later") from None
     try:
         lock = Pylock.from_dict(data)
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
-        raise BadInput(f"{path}: not a pylock.toml that can be read: {str(error)[:200]}") from None
+        raise BadInput(f"{path}: unreadable pylock.toml: {str(error)[:200]}") from None
     pins = Pins(str(path))
     pins.made_for(str(lock.requires_python or ""))
     by_default = frozenset(lock.default_groups or ())
@@ -53,9 +53,7 @@ def _package(package: Package, pins: Pins) -> None:
     if package.vcs is not None:
         pins.git(package.name, package.vcs.url or "", package.vcs.commit_id)
     elif package.directory is not None:
-        pins.undecided(
-            package.name, f"{package.name} comes from a folder, of which no commit is known"
-        )
+        pins.undecided(package.name, f"{package.name} comes from a folder whose commit is unknown")
     elif package.version is not None:
         pins.exact(package.name, str(package.version))
     elif package.archive is not None:

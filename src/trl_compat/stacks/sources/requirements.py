@@ -1,8 +1,8 @@
 """requirements.txt and the output of ``pip freeze``.
 
 Follows pip's format: continued lines, comments, ``-r`` and ``-c``, options, hashes, extras,
-markers, requirements by URL and editable ones.  Options that only say where to look change no
-version and are passed over.  No line is quoted: what is given by mistake may hold a password.
+markers, requirements by URL and editable ones.  Options that only name indexes change no version
+and are ignored.  Lines are never quoted: a wrong file may contain a password.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LONGEST = 4000  # characters of a requirement without its hashes
 MOST = 5000  # requirements, with those of the files that are named
 MOST_FILES = 100
 
-EXAMPLE = "write requirements as pip freeze prints them, e.g. trl==1.16.0"
+EXAMPLE = "write requirements in the format of pip freeze, e.g. trl==1.16.0"
 
 
 def read(path: Path) -> Source:
@@ -97,14 +97,14 @@ class _Reader:
 
     def _named(self, named: str, path: Path | None, where: str) -> Path | None:
         if "://" in named:
-            raise BadInput(f"{where}: names a file by its URL; fetch it first")
+            raise BadInput(f"{where}: refers to a file by URL; download it first")
         inner = (path.parent if path else Path()) / named
         real = os.path.realpath(inner)
         if real in self.seen:
             return None  # a file that names itself is read once by pip, too
         self.seen.add(real)
         if len(self.seen) > MOST_FILES:
-            raise BadInput(f"{where}: more than {MOST_FILES} files that name one another")
+            raise BadInput(f"{where}: more than {MOST_FILES} files that include each other")
         return inner
 
 
@@ -148,7 +148,7 @@ def _without_comment(line: str) -> str:
 def _requirement(line: str, pins: Pins, where: str) -> None:
     text = _without_options(line)
     if len(text) > LONGEST:
-        raise BadInput(f"{where}: a line of {len(text)} characters is no requirement; {EXAMPLE}")
+        raise BadInput(f"{where}: a line of {len(text)} characters is not a requirement; {EXAMPLE}")
     try:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError):
@@ -190,7 +190,7 @@ def _url(name: str, url: str, pins: Pins) -> None:
         tail, _, revision = tail.partition("@")
         pins.git(name, f"{scheme}://{head}{slash}{tail}", revision or None)
     elif url.startswith(("hg+", "svn+", "bzr+")):
-        pins.undecided(name, f"{name} comes from {shown(url)}, which is not git")
+        pins.undecided(name, f"{name} comes from {shown(url)}, which is not a git URL")
     else:
         pins.archive(name, url)
 
@@ -212,13 +212,13 @@ def _bare(text: str, pins: Pins, where: str) -> None:
             guess = cut.split("-")[0] if file.endswith(".whl") else cut.rpartition("-")[0]
             pins.archive(canonicalize_name(guess), url)
         else:
-            pins.unnamed(f"{where}: a path or URL that names no package was left out", url)
+            pins.unnamed(f"{where}: a path or URL without a package name was ignored", url)
         return
     hint = ""
     name, equals, _ = text.partition("=")
     if equals and canonicalize_name(name.strip()) in PACKAGES:
         hint = f" of {name.strip()}"
-    raise BadInput(f"{where}: this line is no requirement{hint}; {EXAMPLE}")
+    raise BadInput(f"{where}: this line is not a requirement{hint}; {EXAMPLE}")
 
 
 def _egg(url: str) -> str | None:
@@ -248,9 +248,7 @@ def _editable(what: str, pins: Pins, where: str) -> None:
     elif egg is not None:
         _url(egg, what, pins)
     elif what.startswith("git+"):
-        pins.unnamed(f"{where}: an editable requirement names no package and was left out", what)
+        pins.unnamed(f"{where}: an editable requirement without a package name was ignored", what)
     else:
         name = canonicalize_name(Path(what.partition("[")[0]).name)
-        pins.undecided(
-            name, f"{name} comes from the folder {shown(what)}, of which no commit is known"
-        )
+        pins.undecided(name, f"{name} comes from the folder {shown(what)}, whose commit is unknown")

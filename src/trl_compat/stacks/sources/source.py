@@ -1,7 +1,7 @@
-"""What someone has, as exact versions: the shape that every reader of this package returns.
+"""What a user has, as exact versions: the data that every reader of this package returns.
 
-A :class:`Source` states facts only.  What a file leaves open (a range, a package that it does not
-mention) stays open in it, and what cannot be told at all is refused with one sentence.
+A :class:`Source` contains only facts.  What a file leaves open (a range, a package that it does not
+list) stays open, and contradictions are rejected with one sentence.
 """
 
 from __future__ import annotations
@@ -153,10 +153,14 @@ class Pins:
             else:
                 name, version = parse_sdist_filename(file)
         except (InvalidWheelFilename, InvalidSdistFilename, ValueError):
-            self.undecided(package, f"{package} comes from {shown(url)}, whose name has no version")
+            self.undecided(
+                package, f"{package} comes from {shown(url)}, whose file name has no version"
+            )
             return
         if name != package:
-            self._refuse(package, f"{package} is to come from {shown(file)}, which is {name}")
+            self._refuse(
+                package, f"{package} should come from {shown(file)}, which contains {name}"
+            )
             return
         self.archives[package] = url
         self.exact(package, str(version))
@@ -174,9 +178,9 @@ class Pins:
             wanted = ranges(requires_python[:LONGEST])
             allowed = inside(Version(here), str(wanted))
         except InvalidSpecifier:
-            raise BadInput(f"{self.name}: asks for a Python by what is no range") from None
+            raise BadInput(f"{self.name}: has an invalid Python range") from None
         if not allowed:
-            self.note(f"its markers were read for Python {here}, but it asks for {wanted}")
+            self.note(f"its markers were evaluated for Python {here}, but it requires {wanted}")
 
     def not_here(self, package: str) -> None:
         """A package that a marker leaves out on this machine."""
@@ -215,21 +219,21 @@ class Pins:
         here = f"here (Python {platform.python_version()}, {sys.platform})"
         for package in PACKAGES:
             if package in self.elsewhere and package in there:
-                self.note(f"{package} is another one where other markers hold than {here}")
+                self.note(f"{package} has other versions where the markers differ from {here}")
             elif package in self.elsewhere:
-                self.note(f"{package} is left out: its marker does not hold {here}")
+                self.note(f"{package} is ignored: its marker does not apply {here}")
         unpinned: dict[str, str] = {}
         for package, specifiers in self.ranges.items():
             joined = SpecifierSet(",".join(s for s in specifiers if s))
             version = self.versions.get(package)
             if version is not None and not inside(Version(version), str(joined)):
-                self._refuse(package, f"{package} is pinned to {version} and wanted as {joined}")
+                self._refuse(package, f"{package} is pinned to {version} and required as {joined}")
             if version is None and package not in self.commits:
                 unpinned[package] = str(joined)
         if required and not {required} & {*self.versions, *self.commits, *unpinned}:
             markers = "" if kind == "environment" else " (as far as its markers apply here)"
             raise BadInput(
-                f"{self.name}: no {required.upper()} in it{markers}; name a lock that has it, or "
+                f"{self.name}: no {required.upper()} in it{markers}; name a lock with it, or "
                 "an interpreter: --python PATH"
             )
         return Source(

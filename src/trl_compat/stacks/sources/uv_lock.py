@@ -1,9 +1,9 @@
-"""uv.lock: one file for every platform, so what applies here is found by walking it.
+"""uv.lock: one file for all platforms, so the packages for this one are found by walking it.
 
-From the projects in the lock along every dependency whose marker holds for this Python and
-platform.  Extras and groups are walked, too: where they are installed, the lock says the version.
-Where extras exclude each other, what is installed depends on the choice, and a package that differs
-is refused.
+The walk starts at the projects in the lock and follows every dependency whose marker applies to
+this Python and platform.  Extras and groups are followed, too: if they are installed, the lock
+gives the version.  If extras exclude each other, the installed version depends on the choice, and a
+package that differs is rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trl_compat.stacks.sources.source import Pins, Source
 
 Entry = dict[str, Any]
 MOST_VERSIONS = 100  # of one package in one lock
-EXPORT = "choose with: uv export --extra NAME > requirements.txt, and check that file"
+EXPORT = "choose one with: uv export --extra NAME > requirements.txt, and check that file"
 
 
 def read(path: Path, data: dict[str, Any]) -> Source:
@@ -28,7 +28,7 @@ def read(path: Path, data: dict[str, Any]) -> Source:
         BadInput: a lock of an unknown version, or one that decides a package two ways.
     """
     if data.get("version") != 1:
-        raise BadInput(f"{path}: not a uv.lock of version 1, the one that is known")
+        raise BadInput(f"{path}: not a uv.lock of version 1, the only supported version")
     entries: list[Entry] = data.get("package", [])
     if not all(isinstance(entry.get("name"), str) for entry in entries):
         raise BadInput(f"{path}: a package without name; lock again: uv lock")
@@ -85,7 +85,7 @@ class _Walk:
     def _follow(self, edge: Entry) -> list[Entry]:
         choice = self.by_name.get(edge["name"], [])
         if len(choice) > MOST_VERSIONS:
-            raise BadInput(f"{self.path}: a package is in it {len(choice)} times; lock again")
+            raise BadInput(f"{self.path}: a package occurs {len(choice)} times; lock again")
         found = [entry for entry in choice if _is_meant(edge, entry)]
         if len(found) > 1 and edge["name"] in PACKAGES:
             versions = " and ".join(sorted(str(e.get("version"))[:40] for e in found))
@@ -131,7 +131,7 @@ def _pin(entry: Entry, pins: Pins) -> None:
         pins.git(name, url.partition("?")[0], commit)
     elif {"directory", "editable", "virtual"} & set(source):
         if not _is_project(entry) or name in PACKAGES:
-            pins.undecided(name, f"{name} comes from a folder, of which no commit is known")
+            pins.undecided(name, f"{name} comes from a folder whose commit is unknown")
     elif isinstance(entry.get("version"), str):
         pins.exact(name, entry["version"])
     elif "url" in source:
