@@ -132,7 +132,8 @@ def test_the_reports_count_both_forms_apart() -> None:
     one = next(c for c in document.cells if c.fix == "save-through-engine")
     name = standalone_name("save-through-engine")
     pasted = one.model_copy(update={"fix": name, "id": f"{one.id}-standalone"})
-    more = document.model_copy(update={"cells": [*document.cells, pasted]})
+    others = [cell for cell in document.cells if cell.fix != name]
+    more = document.model_copy(update={"cells": [*others, pasted]})
     advisory = CATALOGUE["ppo-zero3-save"]
     told = account.of(more, advisory)
     said = "\n".join(text for _, text in explanation.sections(advisory, told))
