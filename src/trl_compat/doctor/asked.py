@@ -15,9 +15,9 @@ from packaging.version import Version
 from trl_compat.matching.applies import can_concern
 from trl_compat.shipped import names
 from trl_compat.shipped.records import Record, Use, Value
-from trl_compat.text.nearest import either, plain
+from trl_compat.text.nearest import either
+from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Named, needed, phrase
-from trl_compat.usage.vocabulary import SPELLINGS
 
 STAGES = {"deepspeed": "zero_stage", "fsdp": "fsdp_version"}
 
@@ -60,14 +60,10 @@ def of(
 
 def _not_there(trl: Version, named: Named) -> Iterator[tuple[str, str]]:
     """The named trainers that a release of TRL has no more, or not yet, each with the sentence."""
-    listed = names.known()
-    by_plain = {plain(SPELLINGS.get(name, name)): one for name, one in listed.trainers.items()}
     for trainer in map(str, named.get("trainer", ())):
-        one = by_plain.get(plain(trainer))
-        if one is None or trl > Version(listed.newest):
-            continue
-        if not Version(one.since) <= trl <= Version(one.until):
-            end = "on" if one.until == listed.newest else f"to {one.until}"
+        one = vocabulary.trainer(trainer, trl)
+        if one is not None and not one.is_in(trl):
+            end = "on" if one.until == names.known().newest else f"to {one.until}"
             yield trainer, f"TRL {trl} has no {trainer} trainer (others do, from {one.since} {end})"
 
 

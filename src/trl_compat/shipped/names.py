@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from packaging.version import Version
+
 FILE = Path(__file__).with_name("names.json")
 
 BASES = ("Trainer", "BaseTrainer", "BaseSelfDistillationTrainer")
@@ -36,6 +38,10 @@ class Trainer:
     since: str
     until: str
     extends: tuple[str, ...]
+
+    def is_in(self, trl: Version) -> bool:
+        """Whether a release of TRL has it."""
+        return Version(self.since) <= trl <= Version(self.until)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from trl_compat.shipped.requires import Requires
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.spans import Spans, ranges_of
 from trl_compat.upgrade.versions import Versions
+from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Named, phrase
 
 HALF_YEARS = 2  # that a package may be younger than TRL
@@ -179,7 +180,7 @@ class Safety:
         self, changed: frozenset[str], before: Versions, after: Versions
     ) -> Iterator[Problem]:
         """Trainers that the user names and that only the versions before have."""
-        used = set(self.named.get("trainer", ()))
+        used = {t for t in self.named.get("trainer", ()) if not _still_there(t, after)}
         for name, record in self.records.items() if used else ():
             for package, trainers in _lost(record, changed, before, after):
                 if told := ", ".join(sorted(str(t) for t in used & trainers)):
@@ -257,6 +258,13 @@ def _lost(
             was = had[package]
             if was is None or not inside(was, ranges[package]):
                 yield package, set(gone.conditions.get("trainer", ()))
+
+
+def _still_there(trainer: Value, after: Versions) -> bool:
+    """Whether TRL is known to have a trainer; a record may say only that it cannot fail there."""
+    trl = after.get("trl")
+    released = None if trl is None else vocabulary.trainer(str(trainer), trl)
+    return trl is not None and released is not None and released.is_in(trl)
 
 
 def moved_between(before: Versions, after: Versions) -> frozenset[str]:

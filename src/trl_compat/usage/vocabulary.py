@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from packaging.version import Version
+
 from trl_compat.errors import BadInput
 from trl_compat.shipped import names, records
 from trl_compat.shipped.records import Record, Value
@@ -157,6 +159,15 @@ class Vocabulary:
             return bool(read)
         words = [str(one).lower() if isinstance(one, bool) else str(one) for one in domain]
         raise BadInput(f"{who}: {name} must be {either(words)}, not '{value}'")
+
+
+def trainer(name: str, trl: Version) -> names.Trainer | None:
+    """Which TRL releases have a trainer; None if it is unknown, or if the release is newer."""
+    listed = names.known()
+    if trl > Version(listed.newest):
+        return None
+    by_plain = {plain(SPELLINGS.get(key, key)): one for key, one in listed.trainers.items()}
+    return by_plain.get(plain(name))
 
 
 def _typed(value: Value) -> Value:

@@ -240,6 +240,11 @@ def test_no_way_leads_a_user_of_a_trainer_past_its_end() -> None:
     assert "Why: trl 1.16.0 no longer has PPO (ppo-zero3-save)." in render(found, "text")
 
 
+def test_a_trainer_that_a_release_has_is_not_gone_because_a_failure_cannot_occur_there() -> None:
+    found = plan("trl==0.16.*", trainers=("GRPO",), strategies=("zero3",), trl="0.14.0")
+    assert "no longer has GRPO" not in render(found, "text")
+
+
 @pytest.mark.parametrize(
     ("to", "said"),
     [
