@@ -14,7 +14,7 @@ from trl_compat.packages import SHOWN_PACKAGES
 
 if TYPE_CHECKING:
     from trl_compat.advisories import Advisory, Catalogue, Fix
-    from trl_compat.advisories.remedies import Remedy, Versions
+    from trl_compat.advisories.remedies import FixAnswer, KnownVersions
 
 
 def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +53,7 @@ def fix(
     from trl_compat.advisories import remedies
     from trl_compat.files.names import require_known
 
-    catalogue = advisories.at_hand(root)
+    catalogue = advisories.load_available(root)
     if failure is not None:
         require_known("failure", [failure], sorted(catalogue.records))
     if listing:
@@ -95,7 +95,7 @@ def _text(fix: Fix, others: Sequence[Fix], standalone: bool) -> str:
     return fix.standalone
 
 
-def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
+def _situation(advisory: Advisory, found: FixAnswer, versions: KnownVersions) -> str:
     """Whether these versions are hit, and under which conditions."""
     from trl_compat.report import wording
 
@@ -120,7 +120,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
     )
 
 
-def _instead(advisory: Advisory, catalogue: Catalogue, versions: Versions) -> Iterator[str]:
+def _instead(advisory: Advisory, catalogue: Catalogue, versions: KnownVersions) -> Iterator[str]:
     """What helps these versions without a patch, each release checked against all records."""
     from trl_compat.advisories import compiling
     from trl_compat.stacks.sources.source import Source

@@ -110,7 +110,7 @@ def gate(
     where = project.at(root)
     ranks = world_size or 2
     chosen = choose_device(device, ranks)
-    asked = sides.Asked(
+    asked = sides.SideOptions(
         folder=where.state / "gate" / "locks",
         python=python or sides.THIS_PYTHON,
         as_of=as_of.date() if as_of else today,

@@ -114,7 +114,7 @@ def matrix(
     options = matrix_run.Options(
         jobs=jobs,
         fresh=fresh,
-        limits=Limits(seconds=limit, silence=silence, memory=memory_share(jobs)),
+        limits=Limits(seconds=limit, idle=silence, memory=memory_share(jobs)),
         repeat=repeat,
         preload=not torchrun,
         verbosity=int(verbose) - int(quiet),

@@ -55,10 +55,10 @@ def plan(
     from trl_compat.stacks import sources
     from trl_compat.upgrade import plan as planning
     from trl_compat.upgrade.render import render
-    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.conditions import UsageBuilder
     from trl_compat.usage.strategies import conditions_of
 
-    conditions = Conditions()
+    conditions = UsageBuilder()
     if trainers:
         conditions.say("trainer", trainers, "--trainer")
     for name, values in conditions_of(strategies).items():
