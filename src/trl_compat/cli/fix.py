@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trl_compat.cli import have
 from trl_compat.errors import BadInput
 from trl_compat.packages import SHOWN_PACKAGES
 
@@ -29,6 +30,12 @@ def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(epilog="Example: trl-compat fix ppo-zero3-save --trl 0.12.2")
 @click.argument("failure", required=False)
+@click.argument("file", required=False)
+@click.option(
+    "--python",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Use the versions in the environment of this interpreter.",
+)
 @version_options
 @click.option("--fix", "name", help="Name of the fix; default: the first of --list.")
 @click.option("--standalone", is_flag=True, help="Print code that does not import trl_compat.")
@@ -40,12 +47,14 @@ def fix(
     root: Path,
     /,
     failure: str | None,
+    file: str | None,
+    python: Path | None,
     name: str | None,
     standalone: bool,
     listing: bool,
     **given: str | None,
 ) -> None:
-    """Print the smallest fix of FAILURE for the installed or given versions.
+    """Print the smallest fix of FAILURE for the installed versions, those of FILE, or given ones.
 
     The output is Python code: paste it into the training script before the trainer is created.
     """
@@ -62,7 +71,7 @@ def fix(
     if failure is None:
         raise click.UsageError("name a FAILURE; --list shows all of them")
     advisory = catalogue[failure]
-    versions = {**remedies.installed(), **remedies.named(given)}
+    versions = {**_versions(file, python), **remedies.named(given)}
     found = remedies.remedy(advisory, versions, name)
     text = (
         _text(found.fix, [f for f in advisory.fixes if remedies.suits(f, versions)], standalone)
@@ -78,6 +87,18 @@ def fix(
         click.echo(_comment(f"Cost: {found.fix.cost}"))
     if text:
         click.echo(text.rstrip())
+
+
+def _versions(file: str | None, python: Path | None) -> KnownVersions:
+    """The versions of what is named; of this environment if nothing is."""
+    from trl_compat.advisories import remedies
+    from trl_compat.packages import PACKAGES
+
+    if file is None and python is None:
+        return remedies.installed()
+    source = have.source_of(file, python)
+    found = {package: source.version(package) for package in PACKAGES}
+    return {package: version for package, version in found.items() if version is not None}
 
 
 def _text(fix: Fix, others: Sequence[Fix], standalone: bool) -> str:

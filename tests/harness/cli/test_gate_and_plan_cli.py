@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,9 @@ PINNED = "torch==2.4.1\ntrl==0.12.2\ntransformers==4.46.3\naccelerate==0.34.2\n"
         (["plan", "--from", "missing.lock", "--to", "trl==1.12.*"], "missing.lock: no such file"),
         (["plan", "--from", "current", "--to", "trl==1.12.*"], "no TRL in it"),
         (["plan", "--to", "trl==1.12.*"], "Missing option '--from'"),
+        (["plan", "--from", "x", "--python", "y", "--to", "trl"], "a file and --python: name one"),
+        (["fix", "ppo-zero3-save", "x", "--python", "y"], "a file and --python: name one of"),
+        (["fix", "ppo-zero3-save", "missing.lock"], "missing.lock: no such file"),
         (["--project", "/", "gate", "--from", "a", "--to", "b"], "is not a checkout"),
     ],
 )
@@ -48,6 +52,23 @@ def test_a_plan_offline_is_quick_and_exits_by_its_answer(tmp_path: Path) -> None
     none = run("plan", "--from", str(lock), "--to", "trl>1.12", "--trainer", "PPO", "--offline")
     assert none.returncode == 1
     assert "There is no upgrade path that is safe at each step." in none.stdout
+
+
+def test_a_plan_starts_from_the_environment_of_an_interpreter() -> None:
+    words = ["--python", sys.executable, "--to", "trl==1.12.*"]
+    done = run("plan", *words)
+    assert done.returncode == 2
+    assert f"{sys.executable}: no TRL in it" in done.stderr
+
+
+def test_a_fix_is_for_the_versions_of_a_file(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(PINNED)
+    found = run("fix", "ppo-zero3-save", str(lock))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "# Needed with trl 0.12.2, transformers 4.46.3" in found.stdout
+    other = run("fix", "ppo-zero3-save", str(lock), "--trl", "1.16.0")
+    assert "# Not needed with trl 1.16.0" in other.stdout
 
 
 @pytest.mark.parametrize("command", ["gate", "plan"])
