@@ -2,7 +2,8 @@
 
 Ranges are PEP 440 specifiers, which people can write and installers understand; the events of other
 formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Advisories
-contain no evidence; results.json does.  ``schema/advisory-1.json`` is the JSON Schema.
+contain no evidence; results.json does.  Renamed keys can still be read by their old names.
+``schema/advisory-1.json`` is the JSON Schema.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
 from trl_compat.advisories import patterns
 from trl_compat.files.models import FrozenModel
@@ -184,9 +185,13 @@ class Affected(Scope):
 
     symptom: str
     severity: Severity | None = None
-    user_conditions: ConditionMap | None = None
-    also_requires: str = ""
-    precedence: str = ""
+    user_conditions: ConditionMap | None = Field(
+        default=None, validation_alias=AliasChoices("user_conditions", "means")
+    )
+    also_requires: str = Field(
+        default="", validation_alias=AliasChoices("also_requires", "provided")
+    )
+    precedence: str = Field(default="", validation_alias=AliasChoices("precedence", "first"))
 
 
 class Absent(Scope):
@@ -326,7 +331,7 @@ class Advisory(FrozenModel):
     open_ends: Reasons = {}
     reproduction: Reproduction | None = None
     masks: bool = False
-    phase: Phase | None = None
+    phase: Phase | None = Field(default=None, validation_alias=AliasChoices("phase", "moment"))
     fixes: tuple[Fix, ...] = ()
     wrong_fixes: tuple[WrongFix, ...] = ()
     avoid: tuple[Workaround, ...] = ()

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trl_compat.advisories import Advisory
 from trl_compat.cells import failures, hangs
@@ -116,6 +116,17 @@ class Observation(BaseModel):
     shortage: str = ""
     not_preloaded: str = ""
     output: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_its_old_names(cls, data: Any) -> Any:
+        """Reads records from before ``unsound`` and two values of ``stopped`` were renamed."""
+        if not isinstance(data, dict) or "unsound" not in data:
+            return data
+        kept = {name: value for name, value in data.items() if name != "unsound"}
+        renamed = {"idle": Stop.LAUNCHER_STUCK, "silence": Stop.IDLE}
+        stopped = renamed.get(str(kept.get("stopped")), kept.get("stopped"))
+        return {**kept, "not_started": data["unsound"], "stopped": stopped}
 
     @property
     def final(self) -> bool:

@@ -1,9 +1,14 @@
-"""The result of a gate as data: texts, findings and the exit code are derived from it."""
+"""The result of a gate as data: texts, findings and the exit code are derived from it.
+
+Reports with ``rung``, the old name of the key ``verdict``, can still be read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
+
+from pydantic import AliasChoices, Field
 
 import trl_compat
 from trl_compat.advisories import Severity
@@ -49,7 +54,7 @@ class CellComparison(FrozenModel):
     control: bool
     reference: Seen | None
     candidate: Seen | None
-    verdict: ChangeVerdict
+    verdict: ChangeVerdict = Field(validation_alias=AliasChoices("verdict", "rung"))
     blocks: bool
     why: str
 
@@ -86,7 +91,7 @@ class FailureReport(FrozenModel):
     title: str
     severity: Severity
     reference_url: str
-    verdict: ChangeVerdict
+    verdict: ChangeVerdict = Field(validation_alias=AliasChoices("verdict", "rung"))
     blocks: bool
     why: str
     places: tuple[CellComparison, ...]
