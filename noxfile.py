@@ -61,7 +61,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def gate(session: nox.Session) -> None:
-    """Test an upgrade: nox -s gate -- --reference trl-0.17.0 --candidate trl-0.18.2."""
+    """Test an upgrade: nox -s gate -- --from trl-0.17.0 --to trl-0.18.2."""
     install(session, "[matrix]")
     ours(session, "gate", *session.posargs)
 

@@ -26,7 +26,7 @@ from trl_compat.shipped import records
 from trl_compat.shipped.records import Value
 from trl_compat.stacks import sources
 from trl_compat.stacks.sources.source import Source
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 
 def known_failure(
@@ -45,7 +45,7 @@ def known_failure(
         BadInput: there is no such failure.
     """
     record = records.shipped_record(failure)
-    said = Conditions()
+    said = UsageBuilder()
     for name, value in conditions.items():
         said.say(name, (value,), f"known_failure('{failure}')")
     try:

@@ -14,13 +14,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 import trl_compat
 from trl_compat.cells.hangs import RankState
 from trl_compat.cells.outcomes import Launch, Outcome
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
+from trl_compat.files.models import FrozenModel
 from trl_compat.files.writing import write_atomically
 from trl_compat.machine.description import Host
 
@@ -28,13 +29,7 @@ SCHEMA_VERSION = 1
 LARGEST = 512 * reading.MIB
 
 
-class Part(BaseModel):
-    """Base of the schema's parts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class StackResult(Part):
+class StackResult(FrozenModel):
     """The exact versions of a stack; ``packages`` is everything in its environment."""
 
     python: str
@@ -49,7 +44,7 @@ class StackResult(Part):
     packages: dict[str, str]
 
 
-class RunResult(Part):
+class RunResult(FrozenModel):
     """A run of the command to which cells of the document belong.
 
     Attributes:
@@ -70,7 +65,7 @@ class RunResult(Part):
     note: str = ""
 
 
-class Signature(Part):
+class Signature(FrozenModel):
     """Type, message and raising place of the first exception."""
 
     exception: str
@@ -78,7 +73,7 @@ class Signature(Part):
     where: str
 
 
-class Attempt(Part):
+class Attempt(FrozenModel):
     """One run of a cell; a deviating cell has one more, alone and with plain torchrun."""
 
     launch: Launch
@@ -87,7 +82,7 @@ class Attempt(Part):
     signature: Signature | None
 
 
-class CellResult(Part):
+class CellResult(FrozenModel):
     """One cell.
 
     Attributes:
@@ -145,7 +140,7 @@ class CellResult(Part):
     run: str | None = None
 
 
-class NotRunResult(Part):
+class NotRunResult(FrozenModel):
     """Cells that the matrix excludes, with the reason."""
 
     stack: str
@@ -160,7 +155,7 @@ class NotRunResult(Part):
 OF_THE_HEAD = "the last of several runs; some of these cells may be from earlier ones"
 
 
-class Results(Part):
+class Results(FrozenModel):
     """The whole file.
 
     The head (command, profile, host, harness version) is that of the last run; cells of earlier

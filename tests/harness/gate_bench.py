@@ -134,7 +134,7 @@ class Bench:
             models=("tiny-qwen2",),
             world_size=None,
             device="cpu",
-            asked=sides.Asked(self.where.state / "gate" / "locks", "3.11", DAY),
+            asked=sides.SideOptions(self.where.state / "gate" / "locks", "3.11", DAY),
             pyproject=self.where.root / "pyproject.toml",
             today=DAY,
         )

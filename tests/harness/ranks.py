@@ -21,17 +21,17 @@ FAKES = HARNESS / "fakes"
 READABLE = (FAKES, ROOT / "tiny_models")
 
 
-AMPLE = Limits(seconds=60, silence=30)
+AMPLE = Limits(seconds=60, idle=30)
 
 
 LIMITS = {
-    "hangs_in_a_collective": Limits(seconds=60, silence=4),
-    "hangs_in_c_holding_the_gil": Limits(seconds=60, silence=4),
-    "ranks_call_different_collectives": Limits(seconds=60, silence=4),
-    "hangs_in_teardown": Limits(seconds=60, silence=4),
-    "leaves_links_and_pipes": Limits(seconds=60, silence=4),
-    "swallows_a_failed_check_and_hangs": Limits(seconds=60, silence=4),
-    "hangs_at_work": Limits(seconds=6, silence=4),
+    "hangs_in_a_collective": Limits(seconds=60, idle=4),
+    "hangs_in_c_holding_the_gil": Limits(seconds=60, idle=4),
+    "ranks_call_different_collectives": Limits(seconds=60, idle=4),
+    "hangs_in_teardown": Limits(seconds=60, idle=4),
+    "leaves_links_and_pipes": Limits(seconds=60, idle=4),
+    "swallows_a_failed_check_and_hangs": Limits(seconds=60, idle=4),
+    "hangs_at_work": Limits(seconds=6, idle=4),
     "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
 }
 
@@ -69,5 +69,5 @@ def outcome(seen: Observation) -> Outcome:
 def living(runner: StackRunner) -> set[int]:
     """Every process that is below this one, or carries the mark of the runner wherever it is."""
     below = psutil.Process(os.getpid()).children(recursive=True)
-    found = [*below, *processes.marked(runner.mark)]
+    found = [*below, *processes.marked(runner.run_id)]
     return {p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE}

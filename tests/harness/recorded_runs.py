@@ -15,11 +15,11 @@ from trl_compat.cells.plan import Cell, Selection
 from trl_compat.cli.matrix import conduct
 from trl_compat.files import documents, project
 from trl_compat.running import matrix_run
-from trl_compat.running.campaign import Campaign, Order
-from trl_compat.running.store import CellRecord, Surroundings
+from trl_compat.running.campaign import Campaign, RunSpec
+from trl_compat.running.store import CellRecord, ResolvedStack
 from trl_compat.stacks.environments import locks
 
-LOCK = Surroundings(lock_sha256="lock", packages={})
+LOCK = ResolvedStack(lock_sha256="lock", packages={})
 
 
 OLD = Selection(stacks=("old",), fixes=("none",))
@@ -32,7 +32,7 @@ def where(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> project.Proj
     return project.at(project_folder)
 
 
-def keep(order: Order, cell: Cell, seen: Observation, key: str | None = None) -> None:
+def keep(order: RunSpec, cell: Cell, seen: Observation, key: str | None = None) -> None:
     campaign = Campaign(order)
     kept = CellRecord(
         key=key or campaign.key(cell, "lock"),
@@ -49,7 +49,7 @@ def run(where: project.Project, monkeypatch: pytest.MonkeyPatch, engine: Any) ->
     return conduct(where, OLD, matrix_run.Options(jobs=1))
 
 
-def as_expected(order: Order, todo: list[Cell], *_: Any) -> bool:
+def as_expected(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
     for cell in todo:
         broken = cell.expectation.outcome is Outcome.REPRODUCED
         keep(order, cell, observed(RAISED, RAISED) if broken else observed(record(), record()))

@@ -7,23 +7,23 @@ before they can show their failure.  Expectations, doctor, gate, tables, xfail m
 constraints and OSV records are derived from advisories.
 """
 
-from trl_compat.advisories.catalogue import Catalogue, at_hand, load, load_leniently
+from trl_compat.advisories.catalogue import Catalogue, load, load_available, load_leniently
 from trl_compat.advisories.schema import (
     INTERNAL,
     STANDALONE,
     Absent,
     Advisory,
     Affected,
-    Avoidance,
-    Conditions,
+    ConditionMap,
     Fix,
-    Moment,
+    FixBase,
+    Phase,
     Reference,
-    Remedy,
     Reproduction,
     Scope,
     Severity,
     Symptom,
+    Workaround,
     WrongFix,
 )
 
@@ -33,19 +33,19 @@ __all__ = [
     "Absent",
     "Advisory",
     "Affected",
-    "Avoidance",
     "Catalogue",
-    "Conditions",
+    "ConditionMap",
     "Fix",
-    "Moment",
+    "FixBase",
+    "Phase",
     "Reference",
-    "Remedy",
     "Reproduction",
     "Scope",
     "Severity",
     "Symptom",
+    "Workaround",
     "WrongFix",
-    "at_hand",
     "load",
+    "load_available",
     "load_leniently",
 ]

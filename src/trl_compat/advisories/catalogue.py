@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from trl_compat.advisories.schema import Advisory, Moment, Reproduction
+from trl_compat.advisories.schema import Advisory, Phase, Reproduction
 from trl_compat.errors import BadInput
 from trl_compat.files import documents
 from trl_compat.files.models import FrozenModel
@@ -27,9 +27,9 @@ class Catalogue(FrozenModel):
     @property
     def masks(self) -> tuple[Advisory, ...]:
         """Advisories that can stop another failure's scenario, those that do so first, first."""
-        moments = [*Moment, None]
+        moments = [*Phase, None]
         masks = [r for r in self.records.values() if r.masks and not r.withdrawn]
-        return tuple(sorted(masks, key=lambda mask: (moments.index(mask.moment), mask.id)))
+        return tuple(sorted(masks, key=lambda mask: (moments.index(mask.phase), mask.id)))
 
     def reproduction(self, failure: str) -> Reproduction:
         """How a failure is provoked."""
@@ -54,7 +54,7 @@ def load(folder: Path, reproductions: Path) -> Catalogue:
     return Catalogue(records={record.id: record for record in records})
 
 
-def at_hand(root: Path) -> Catalogue:
+def load_available(root: Path) -> Catalogue:
     """The records of a checkout, or, where the folder is none, those that the package came with."""
     checkouts = (root, Path(__file__).parents[3])  # the second where the package is editable
     for folder in (*(checkout / "advisories" for checkout in checkouts), SHIPPED):

@@ -18,11 +18,11 @@ from trl_compat.files.names import require_known
 from trl_compat.packages import PACKAGES
 from trl_compat.ranges import Answer, holds, of_named
 
-Versions = Mapping[str, Version]
+KnownVersions = Mapping[str, Version]
 
 
 @dataclass(frozen=True)
-class Remedy:
+class FixAnswer:
     """What an advisory means for some versions.
 
     Attributes:
@@ -66,7 +66,7 @@ def named(given: Mapping[str, str | None]) -> dict[str, Version]:
     return found
 
 
-def remedy(advisory: Advisory, versions: Versions, wanted: str | None = None) -> Remedy:
+def remedy(advisory: Advisory, versions: KnownVersions, wanted: str | None = None) -> FixAnswer:
     """What to do about an advisory with these versions.
 
     Raises:
@@ -78,15 +78,15 @@ def remedy(advisory: Advisory, versions: Versions, wanted: str | None = None) ->
     hit = tuple(scope for scope, covered in seen if covered is not Answer.NO)
     fixes = [fix for fix in advisory.fixes if wanted in (None, fix.name) and suits(fix, versions)]
     certain = not any(covered is Answer.UNKNOWN for _, covered in seen)
-    return Remedy(fixes[0] if hit and fixes else None, hit, certain)
+    return FixAnswer(fixes[0] if hit and fixes else None, hit, certain)
 
 
-def suits(fix: Fix, versions: Versions) -> bool:
+def suits(fix: Fix, versions: KnownVersions) -> bool:
     """Whether a fix is for these versions, as far as they are known."""
     return _covers(fix, versions) is not Answer.NO
 
 
-def _covers(scope: Scope | Fix, versions: Versions) -> Answer:
+def _covers(scope: Scope | Fix, versions: KnownVersions) -> Answer:
     """Whether a scope covers the versions."""
     if scope.commits and not scope.versions:
         return Answer.NO  # a tree between releases; whoever has one names it in a matrix's stack

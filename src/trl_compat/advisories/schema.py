@@ -2,7 +2,8 @@
 
 Ranges are PEP 440 specifiers, which people can write and installers understand; the events of other
 formats (introduced, fixed, last affected) are derived from them (:mod:`.events`).  Advisories
-contain no evidence; results.json does.  ``schema/advisory-1.json`` is the JSON Schema.
+contain no evidence; results.json does.  Renamed keys can still be read by their old names.
+``schema/advisory-1.json`` is the JSON Schema.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
 from trl_compat.advisories import patterns
 from trl_compat.files.models import FrozenModel
@@ -53,7 +54,7 @@ Reasons = Annotated[dict[str, str], AfterValidator(_of_packages)]
 """A sentence by package."""
 
 
-Conditions = dict[str, Value | tuple[Value, ...]]
+ConditionMap = dict[str, Value | tuple[Value, ...]]
 """Allowed values by name; a tuple means any of them."""
 
 # What only a reproduction has: the part of the root cause it looks at, how far it goes, and which
@@ -70,7 +71,7 @@ class Severity(enum.StrEnum):
     SLOW = "slow"
 
 
-class Moment(enum.StrEnum):
+class Phase(enum.StrEnum):
     """How far a scenario gets before a failure that masks others stops it; in this order."""
 
     IMPORT = "import"  # of the stack
@@ -148,7 +149,7 @@ class Scope(FrozenModel):
 
     versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
-    conditions: Conditions = {}
+    conditions: ConditionMap = {}
 
     def covers(self, stack: HasVersions, conditions: Mapping[str, Any]) -> bool:
         """Whether the stack, under these conditions, lies in the scope."""
@@ -175,18 +176,22 @@ class Affected(Scope):
     """A scope in which the failure occurs with the named symptom; the first match wins.
 
     Attributes:
-        means: the conditions that a user can name instead of ``conditions``, if these exist only in
-            a reproduction (a facet, a stand-in); default: the other conditions.
-        provided: a further condition without an option, as a clause of text.
+        user_conditions: the conditions that a user can name instead of ``conditions``, if these
+            exist only in a reproduction (a facet, a stand-in); default: the other conditions.
+        also_requires: a further condition without an option, as a clause of text.
         severity: the severity in this scope, if it differs from the failure's.
-        first: why it precedes another scope that it overlaps.
+        precedence: why it precedes another scope that it overlaps.
     """
 
     symptom: str
     severity: Severity | None = None
-    means: Conditions | None = None
-    provided: str = ""
-    first: str = ""
+    user_conditions: ConditionMap | None = Field(
+        default=None, validation_alias=AliasChoices("user_conditions", "means")
+    )
+    also_requires: str = Field(
+        default="", validation_alias=AliasChoices("also_requires", "provided")
+    )
+    precedence: str = Field(default="", validation_alias=AliasChoices("precedence", "first"))
 
 
 class Absent(Scope):
@@ -195,7 +200,7 @@ class Absent(Scope):
     why: str
 
 
-class Avoidance(FrozenModel):
+class Workaround(FrozenModel):
     """A way around the failure without a patch: other versions, or an option.
 
     ``upgrade`` and ``pin`` are ranges that are not affected; ``option`` is what to set, as text,
@@ -210,7 +215,7 @@ class Avoidance(FrozenModel):
     note: str = ""
 
     @model_validator(mode="after")
-    def _one(self) -> Avoidance:
+    def _one(self) -> Workaround:
         if sum(map(bool, (self.upgrade, self.pin, self.option))) != 1:
             raise ValueError("give exactly one of upgrade, pin or option")
         if self.versions and not self.option:
@@ -221,7 +226,7 @@ class Avoidance(FrozenModel):
 STANDALONE = "-standalone"  # ends the name under which a fix's standalone form is tried
 
 
-class Remedy(FrozenModel):
+class FixBase(FrozenModel):
     """A change that is tried in affected cells, by calling its ``entry`` before the scenario.
 
     ``versions``, ``commits`` and ``variants`` say where it exists; left out, everywhere.
@@ -243,7 +248,7 @@ class Remedy(FrozenModel):
         return name
 
 
-class Fix(Remedy):
+class Fix(FixBase):
     """A smallest change that fixes the failure without changing versions; it must pass.
 
     Attributes:
@@ -258,7 +263,7 @@ class Fix(Remedy):
     cost: str = ""
 
 
-class WrongFix(Remedy):
+class WrongFix(FixBase):
     """A change that is recommended elsewhere but does not fix the failure; cells prove it."""
 
     why: str
@@ -326,10 +331,10 @@ class Advisory(FrozenModel):
     open_ends: Reasons = {}
     reproduction: Reproduction | None = None
     masks: bool = False
-    moment: Moment | None = None
+    phase: Phase | None = Field(default=None, validation_alias=AliasChoices("phase", "moment"))
     fixes: tuple[Fix, ...] = ()
     wrong_fixes: tuple[WrongFix, ...] = ()
-    avoid: tuple[Avoidance, ...] = ()
+    avoid: tuple[Workaround, ...] = ()
     advice: str = ""
 
     @model_validator(mode="after")
@@ -340,16 +345,16 @@ class Advisory(FrozenModel):
                 raise ValueError(f"symptom '{symptom}' is not defined")
         if self.reproduction is None and not self.masks:
             raise ValueError("requires a reproduction or 'masks: true'")
-        if self.moment is not None and not self.masks:
+        if self.phase is not None and not self.masks:
             raise ValueError(
-                "'moment' applies to failures that mask others, so it requires 'masks: true'"
+                "'phase' applies to failures that mask others, so it requires 'masks: true'"
             )
         return self
 
-    def conditions_for_users(self, block: Affected) -> Conditions:
+    def conditions_for_users(self, block: Affected) -> ConditionMap:
         """What a user can name of a scope's conditions, those of the reproduction included."""
-        if block.means is not None:
-            return block.means
+        if block.user_conditions is not None:
+            return block.user_conditions
         common = self.reproduction.conditions if self.reproduction else {}
         named = {**common, **block.conditions}
         return {name: value for name, value in named.items() if name not in INTERNAL}

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat.advisories import STANDALONE, Advisory, Fix, Remedy, Scope, WrongFix
+from trl_compat.advisories import STANDALONE, Advisory, Fix, FixBase, Scope, WrongFix
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.ranges import Answer, HasVersions, outside
 
@@ -38,7 +38,7 @@ class Trial:
     Both must do what the advisory says, each in a cell of its own.
     """
 
-    remedy: Remedy
+    remedy: FixBase
     standalone: str = ""
 
     @property
@@ -57,7 +57,7 @@ def standalone_name(fix: str) -> str:
     return f"{fix}{STANDALONE}"
 
 
-def trials(remedies: Sequence[Remedy]) -> Iterator[Trial]:
+def trials(remedies: Sequence[FixBase]) -> Iterator[Trial]:
     """Every remedy, and after each fix its standalone form."""
     for remedy in remedies:
         yield Trial(remedy)
@@ -70,7 +70,7 @@ def expect(
     advisory: Advisory,
     variant: str,
     masks: Sequence[Advisory],
-    fix: Remedy | None = None,
+    fix: FixBase | None = None,
     device: str = "cpu",
 ) -> Expectation:
     """The outcome that the advisories predict for a cell; its device counts as a condition."""
@@ -134,11 +134,11 @@ def _named(stack: HasVersions, advisory: Advisory) -> frozenset[str]:
     )
 
 
-def applicable_fixes(stack: HasVersions, advisory: Advisory, variant: str) -> list[Remedy]:
+def applicable_fixes(stack: HasVersions, advisory: Advisory, variant: str) -> list[FixBase]:
     """Fixes, right and wrong, that exist in this stack and variant."""
     assert advisory.reproduction is not None
     conditions = advisory.reproduction.conditions_of(variant)
-    remedies: tuple[Remedy, ...] = (*advisory.fixes, *advisory.wrong_fixes)
+    remedies: tuple[FixBase, ...] = (*advisory.fixes, *advisory.wrong_fixes)
     return [
         fix
         for fix in remedies

@@ -1,7 +1,7 @@
 """What a run of a cell says about its stack, without anything that changes from run to run.
 
-Two runs of the same cell, in any order and however started, must have the same essence.  This is
-why ranks forked from a prepared parent are as good as plain ``torchrun``.
+Two runs of the same cell, in any order and however started, must have the same fingerprint.  This
+is why ranks forked from a prepared parent are as good as plain ``torchrun``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIRST, RAISED = "first", "raised"
 FLEETING = re.compile(r"0x[0-9a-f]{6,}|\S*/trl-compat-\S+|\bpid[= ]\d+|:\d{4,5}\b")
 
 
-def essence(observed: Observation) -> dict[str, Any]:
+def fingerprint(observed: Observation) -> dict[str, Any]:
     """The part of an observation that must be equal in every run of the same cell.
 
     When a rank has raised, the agent ends the others, some before and some after they have raised

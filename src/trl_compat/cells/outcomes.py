@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trl_compat.advisories import Advisory
 from trl_compat.cells import failures, hangs
@@ -20,15 +20,15 @@ from trl_compat.runtime.spec import UNRECORDED
 
 
 class Outcome(enum.StrEnum):
-    """The outcome of a cell; ``sentence`` explains it, ``folded`` is the mark in tables."""
+    """The outcome of a cell; ``sentence`` explains it, ``mark`` is its sign in tables."""
 
     sentence: str
-    folded: str
+    mark: str
 
-    def __new__(cls, value: str, folded: str, sentence: str) -> Outcome:  # noqa: D102
+    def __new__(cls, value: str, mark: str, sentence: str) -> Outcome:  # noqa: D102
         member = str.__new__(cls, value)
         member._value_ = value
-        member.folded = folded
+        member.mark = mark
         member.sentence = sentence
         return member
 
@@ -70,9 +70,9 @@ class Stop(enum.StrEnum):
     """Why the harness ended a run that did not end by itself."""
 
     LIMIT = "limit"
-    SILENCE = "silence"
-    MEMORY = "memory"
     IDLE = "idle"
+    MEMORY = "memory"
+    LAUNCHER_STUCK = "launcher-stuck"
 
 
 class Observation(BaseModel):
@@ -86,7 +86,7 @@ class Observation(BaseModel):
         rank_exits: exit status of each failed rank, as the elastic agent saw it.
         stopped: why the harness ended the run; None if it ended by itself.
         hanging: the state of every rank that was still running when a hang was ended.
-        unsound: why the stack never got as far as running, with the outcome that this means.
+        not_started: why the stack never got as far as running, with the outcome that this means.
         leftovers: processes that had to be killed when the cell was over.
         peak_memory: bytes that the cell's processes held together, memory that they share counted
             once; measured once a second.
@@ -108,7 +108,7 @@ class Observation(BaseModel):
     rank_exits: dict[int, int] = Field(default_factory=dict)
     stopped: Stop | None = None
     hanging: dict[int, hangs.RankState] = Field(default_factory=dict)
-    unsound: tuple[Outcome, str] | None = None
+    not_started: tuple[Outcome, str] | None = None
     leftovers: int = 0
     peak_memory: int = 0
     out_of_memory_kills: int = 0
@@ -117,10 +117,21 @@ class Observation(BaseModel):
     not_preloaded: str = ""
     output: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_its_old_names(cls, data: Any) -> Any:
+        """Reads records from before ``unsound`` and two values of ``stopped`` were renamed."""
+        if not isinstance(data, dict) or "unsound" not in data:
+            return data
+        kept = {name: value for name, value in data.items() if name != "unsound"}
+        renamed = {"idle": Stop.LAUNCHER_STUCK, "silence": Stop.IDLE}
+        stopped = renamed.get(str(kept.get("stopped")), kept.get("stopped"))
+        return {**kept, "not_started": data["unsound"], "stopped": stopped}
+
     @property
     def final(self) -> bool:
         """Whether it says something about the stack, so that it need not be made again."""
-        sound = self.unsound is None and not self.problems
+        sound = self.not_started is None and not self.problems
         return sound and not disk_to_blame(self) and not _maybe_the_disk(self)
 
 
@@ -168,8 +179,8 @@ def decide(
         control: outcome of the control of this cell, ``unavailable`` if it has no record; None
             where there is no control (or the cell is the control).
     """
-    if observed.unsound is not None:
-        outcome, reason = observed.unsound
+    if observed.not_started is not None:
+        outcome, reason = observed.not_started
         return Verdict(outcome=outcome, reason=reason)
     if observed.problems:
         return Verdict(outcome=Outcome.HARNESS_ERROR, reason="; ".join(observed.problems))
@@ -281,7 +292,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|os error (?:28|122)\b")
 # Libraries that say a system's error in words only raise these.
 IN_WORDS = ("RuntimeError", "OSError", "SafetensorError", "DistStoreError", "DistBackendError")
-ENDED_BY_US = (Stop.LIMIT, Stop.SILENCE, Stop.MEMORY)
+ENDED_BY_US = (Stop.LIMIT, Stop.IDLE, Stop.MEMORY)
 
 
 def disk_to_blame(observed: Observation) -> str:
@@ -368,9 +379,7 @@ def _ended_by_us(observed: Observation) -> Verdict:
 
 
 def _last_words(observed: Observation) -> str:
-    why = (
-        "it made no progress" if observed.stopped is Stop.SILENCE else "it exceeded its time limit"
-    )
+    why = "it made no progress" if observed.stopped is Stop.IDLE else "it exceeded its time limit"
     gone = {
         rank: f"had {'finished' if record.status == 'finished' else 'left: ' + record.status}"
         for rank, record in observed.ranks.items()

@@ -11,12 +11,12 @@ from trl_compat.cells.expectations import Expectation, Trial, applicable_fixes, 
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.cells.rerun import PLAINLY, Again
 from trl_compat.files.names import require_known
-from trl_compat.stacks.matrix import Block, Matrix
+from trl_compat.stacks.matrix import Matrix, Selector
 
 UNFIXED = "none"
 
 
-class Place(BaseModel):
+class Coordinates(BaseModel):
     """A cell without its fix: where in the cross product it is."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,7 +28,7 @@ class Place(BaseModel):
     world_size: int
 
 
-class Cell(Place):
+class Cell(Coordinates):
     """stack × failure × variant × model × world size × (unfixed or a fix).
 
     A fix is applied by calling its ``entry`` or by executing its ``code``.
@@ -97,14 +97,14 @@ class Selection(BaseModel):
     device: str = "cpu"
 
 
-class Plan(BaseModel):
+class CellPlan(BaseModel):
     """The cells to run, grouped by stack in the order of the matrix, and what is left out."""
 
     cells: list[Cell] = Field(default_factory=list)
     not_run: list[NotRun] = Field(default_factory=list)
 
 
-def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> Plan:
+def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> CellPlan:
     """The cells that a selection means.
 
     What the user names narrows the profile.  Where that leaves nothing, because the profile does
@@ -122,14 +122,14 @@ def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> Plan:
     found = [_narrowed(block, matrix, catalogue, selection) for block in profile.select]
     wanted = [place for places in found for place in places]
     if not wanted:
-        wanted = list(_narrowed(Block(variants=("all",)), matrix, catalogue, selection))
+        wanted = list(_narrowed(Selector(variants=("all",)), matrix, catalogue, selection))
     pasted = frozenset(profile.standalone or matrix.models)
     return _arranged(matrix, catalogue, selection, wanted, pasted)
 
 
 def _narrowed(
-    block: Block, matrix: Matrix, catalogue: Catalogue, selection: Selection
-) -> list[Place]:
+    block: Selector, matrix: Matrix, catalogue: Catalogue, selection: Selection
+) -> list[Coordinates]:
     """The places of a block that the selection allows, controls not yet among them."""
 
     def both(wanted: Sequence[str], has: Sequence[str], everything: Iterable[str]) -> list[str]:
@@ -148,7 +148,7 @@ def _narrowed(
                 offered = tuple(reproduction.variants)
             for variant in both(selection.variants, offered, reproduction.variants):
                 places += [
-                    Place(
+                    Coordinates(
                         stack=name,
                         failure=failure,
                         variant=variant,
@@ -164,9 +164,9 @@ def _arranged(
     matrix: Matrix,
     catalogue: Catalogue,
     selection: Selection,
-    places: Sequence[Place],
+    places: Sequence[Coordinates],
     pasted: Collection[str],
-) -> Plan:
+) -> CellPlan:
     """The cells of the places with their controls, stack by stack, controls first.
 
     With the models of ``pasted`` the standalone forms of fixes are tried, too.
@@ -188,11 +188,11 @@ def _arranged(
             cells[cell.id] = cell
     order = {name: number for number, name in enumerate(matrix.stacks)}
     arranged = sorted(cells.values(), key=lambda cell: (order[cell.stack], cell.order))
-    return Plan(cells=arranged, not_run=list(left_out.values()))
+    return CellPlan(cells=arranged, not_run=list(left_out.values()))
 
 
 def _cell(
-    place: Place, matrix: Matrix, catalogue: Catalogue, device: str, fix: Trial | None
+    place: Coordinates, matrix: Matrix, catalogue: Catalogue, device: str, fix: Trial | None
 ) -> Cell:
     advisory, stack = catalogue[place.failure], matrix.stacks[place.stack]
     control = catalogue.reproduction(place.failure).control
@@ -211,7 +211,7 @@ def _cell(
 
 
 def _cells(
-    place: Place, matrix: Matrix, catalogue: Catalogue, selection: Selection, pasted: bool
+    place: Coordinates, matrix: Matrix, catalogue: Catalogue, selection: Selection, pasted: bool
 ) -> Iterator[Cell]:
     """The unfixed cell of a place and its fixes, as far as they are wanted."""
     unfixed = _cell(place, matrix, catalogue, selection.device, None)

@@ -20,6 +20,7 @@ from trl_compat.cli.fix import fix
 from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
 from trl_compat.cli.plan import plan
+from trl_compat.cli.refresh import refresh
 from trl_compat.cli.report import report
 from trl_compat.cli.schema import schema
 from trl_compat.errors import HarnessError
@@ -60,6 +61,7 @@ for command in (
     gate,
     matrix,
     plan,
+    refresh,
     report,
     schema,
 ):

@@ -36,10 +36,10 @@ def constraints(
     """
     from trl_compat.shipped import records
     from trl_compat.upgrade import constraints as ways
-    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.conditions import UsageBuilder
 
     versions = _versions(given)
-    conditions = Conditions()
+    conditions = UsageBuilder()
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or not name:

@@ -13,9 +13,9 @@ from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, BadInput
 from trl_compat.text import terminal
 
 if TYPE_CHECKING:
-    from trl_compat.shipped.records import Record, Use
+    from trl_compat.shipped.records import CompiledAdvisory, Use
     from trl_compat.stacks.sources import Source
-    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.conditions import UsageBuilder
     from trl_compat.usage.vocabulary import Vocabulary
 
 FILE = click.Path(path_type=Path)
@@ -110,7 +110,7 @@ def doctor(
     sys.exit(EXIT_OK if all(report.clear for report in reports) else EXIT_FINDINGS)
 
 
-def _own(folder: Path | None) -> tuple[dict[str, Record], tuple[Use, ...], list[str]]:
+def _own(folder: Path | None) -> tuple[dict[str, CompiledAdvisory], tuple[Use, ...], list[str]]:
     """The user's own records, and a sentence for each that is left out."""
     if folder is None:
         return {}, (), []
@@ -119,11 +119,11 @@ def _own(folder: Path | None) -> tuple[dict[str, Record], tuple[Use, ...], list[
     return compiling.of_folder(folder)
 
 
-def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str]) -> Conditions:
+def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str]) -> UsageBuilder:
     """The conditions that the command line names."""
-    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.conditions import UsageBuilder
 
-    conditions = Conditions(words)
+    conditions = UsageBuilder(words)
     for name, value in named.items():
         values = value if isinstance(value, tuple) else (value,)
         given = [v for v in values if isinstance(v, str | int | bool)]
@@ -138,7 +138,7 @@ def _named(words: Vocabulary, named: Mapping[str, object], options: Sequence[str
 
 
 def _read(
-    conditions: Conditions, config: Path | None, ds_config: Path | None, script: Path | None
+    conditions: UsageBuilder, config: Path | None, ds_config: Path | None, script: Path | None
 ) -> None:
     """Adds what the user's files say."""
     if config:

@@ -22,7 +22,7 @@ def explain(root: Path, failure: str) -> None:
     from trl_compat.files.names import require_known
     from trl_compat.report import account, explanation
 
-    catalogue = advisories.at_hand(root)
+    catalogue = advisories.load_available(root)
     require_known("failure", [failure], sorted(catalogue.records))
     advisory = catalogue[failure]
     # Outside a checkout, a file of that name is not ours.

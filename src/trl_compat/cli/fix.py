@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trl_compat.cli import have
 from trl_compat.errors import BadInput
 from trl_compat.packages import SHOWN_PACKAGES
 
 if TYPE_CHECKING:
     from trl_compat.advisories import Advisory, Catalogue, Fix
-    from trl_compat.advisories.remedies import Remedy, Versions
+    from trl_compat.advisories.remedies import FixAnswer, KnownVersions
 
 
 def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,6 +30,12 @@ def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(epilog="Example: trl-compat fix ppo-zero3-save --trl 0.12.2")
 @click.argument("failure", required=False)
+@click.argument("file", required=False)
+@click.option(
+    "--python",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Use the versions in the environment of this interpreter.",
+)
 @version_options
 @click.option("--fix", "name", help="Name of the fix; default: the first of --list.")
 @click.option("--standalone", is_flag=True, help="Print code that does not import trl_compat.")
@@ -40,12 +47,14 @@ def fix(
     root: Path,
     /,
     failure: str | None,
+    file: str | None,
+    python: Path | None,
     name: str | None,
     standalone: bool,
     listing: bool,
     **given: str | None,
 ) -> None:
-    """Print the smallest fix of FAILURE for the installed or given versions.
+    """Print the smallest fix of FAILURE for the installed versions, those of FILE, or given ones.
 
     The output is Python code: paste it into the training script before the trainer is created.
     """
@@ -53,7 +62,7 @@ def fix(
     from trl_compat.advisories import remedies
     from trl_compat.files.names import require_known
 
-    catalogue = advisories.at_hand(root)
+    catalogue = advisories.load_available(root)
     if failure is not None:
         require_known("failure", [failure], sorted(catalogue.records))
     if listing:
@@ -62,7 +71,7 @@ def fix(
     if failure is None:
         raise click.UsageError("name a FAILURE; --list shows all of them")
     advisory = catalogue[failure]
-    versions = {**remedies.installed(), **remedies.named(given)}
+    versions = {**_versions(file, python), **remedies.named(given)}
     found = remedies.remedy(advisory, versions, name)
     text = (
         _text(found.fix, [f for f in advisory.fixes if remedies.suits(f, versions)], standalone)
@@ -80,6 +89,18 @@ def fix(
         click.echo(text.rstrip())
 
 
+def _versions(file: str | None, python: Path | None) -> KnownVersions:
+    """The versions of what is named; of this environment if nothing is."""
+    from trl_compat.advisories import remedies
+    from trl_compat.packages import PACKAGES
+
+    if file is None and python is None:
+        return remedies.installed()
+    source = have.source_of(file, python)
+    found = {package: source.version(package) for package in PACKAGES}
+    return {package: version for package, version in found.items() if version is not None}
+
+
 def _text(fix: Fix, others: Sequence[Fix], standalone: bool) -> str:
     """What to paste.
 
@@ -95,7 +116,7 @@ def _text(fix: Fix, others: Sequence[Fix], standalone: bool) -> str:
     return fix.standalone
 
 
-def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
+def _situation(advisory: Advisory, found: FixAnswer, versions: KnownVersions) -> str:
     """Whether these versions are hit, and under which conditions."""
     from trl_compat.report import wording
 
@@ -120,7 +141,7 @@ def _situation(advisory: Advisory, found: Remedy, versions: Versions) -> str:
     )
 
 
-def _instead(advisory: Advisory, catalogue: Catalogue, versions: Versions) -> Iterator[str]:
+def _instead(advisory: Advisory, catalogue: Catalogue, versions: KnownVersions) -> Iterator[str]:
     """What helps these versions without a patch, each release checked against all records."""
     from trl_compat.advisories import compiling
     from trl_compat.stacks.sources.source import Source

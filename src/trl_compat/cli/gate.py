@@ -11,15 +11,30 @@ import click
 
 from trl_compat.cli import extra
 from trl_compat.cli.matrix import choose_device, memory_share
+from trl_compat.cli.renamed import Renamed
 
 FORMATS = ("text", "json", "markdown", "sarif", "github")
 
 
-@click.command(
-    epilog='Example: trl-compat gate --reference uv.lock --candidate "trl==0.18.2 transformers<5"'
+@click.command(epilog='Example: trl-compat gate --from uv.lock --to "trl==0.18.2 transformers<5"')
+@click.option(
+    "--from",
+    "reference",
+    cls=Renamed,
+    old="--reference",
+    required=True,
+    metavar="STACK",
+    help="The stack in use: the reference.",
 )
-@click.option("--reference", required=True, metavar="STACK", help="The stack in use.")
-@click.option("--candidate", required=True, metavar="STACK", help="The stack to upgrade to.")
+@click.option(
+    "--to",
+    "candidate",
+    cls=Renamed,
+    old="--candidate",
+    required=True,
+    metavar="STACK",
+    help="The stack to upgrade to: the candidate.",
+)
 @click.option("--failure", "failures", multiple=True, help="Run only this failure; repeatable.")
 @click.option("--trainer", "trainers", multiple=True, help="Trainer in use, or several: GRPO,SFT.")
 @click.option(
@@ -110,7 +125,7 @@ def gate(
     where = project.at(root)
     ranks = world_size or 2
     chosen = choose_device(device, ranks)
-    asked = sides.Asked(
+    asked = sides.SideOptions(
         folder=where.state / "gate" / "locks",
         python=python or sides.THIS_PYTHON,
         as_of=as_of.date() if as_of else today,

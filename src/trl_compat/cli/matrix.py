@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trl_compat.cli import extra
+from trl_compat.cli.renamed import Renamed
 from trl_compat.errors import EXIT_INTERRUPTED, BadInput
 
 if TYPE_CHECKING:
@@ -39,14 +40,18 @@ if TYPE_CHECKING:
     help="Number of stacks to run in parallel; default: as many as fit.",
 )
 @click.option(
-    "--limit",
+    "--timeout",
+    cls=Renamed,
+    old="--limit",
     type=click.FloatRange(min=1),
     default=300.0,
     show_default=True,
     help="Stop a cell after this many seconds, as a hang.",
 )
 @click.option(
-    "--silence",
+    "--idle-timeout",
+    cls=Renamed,
+    old="--silence",
     type=click.FloatRange(min=1),
     default=45.0,
     show_default=True,
@@ -73,8 +78,8 @@ def matrix(
     world_size: int | None,
     device: str,
     jobs: int | None,
-    limit: float,
-    silence: float,
+    timeout: float,
+    idle_timeout: float,
     repeat: int,
     fresh: bool,
     torchrun: bool,
@@ -114,7 +119,7 @@ def matrix(
     options = matrix_run.Options(
         jobs=jobs,
         fresh=fresh,
-        limits=Limits(seconds=limit, silence=silence, memory=memory_share(jobs)),
+        limits=Limits(seconds=timeout, idle=idle_timeout, memory=memory_share(jobs)),
         repeat=repeat,
         preload=not torchrun,
         verbosity=int(verbose) - int(quiet),

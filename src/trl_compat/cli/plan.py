@@ -8,18 +8,19 @@ from pathlib import Path
 
 import click
 
-from trl_compat.cli import extra
+from trl_compat.cli import extra, have
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK
 from trl_compat.text import terminal
 
 
 @click.command(epilog='Example: trl-compat plan --from uv.lock --to "trl==1.12.*" --trainer GRPO')
 @click.option(
-    "--from",
-    "have",
-    required=True,
-    metavar="LOCK",
-    help="Lock or requirements file in use, or 'current'.",
+    "--from", "file", metavar="FILE", help="Lock or requirements file in use, or 'current'."
+)
+@click.option(
+    "--python",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Start from the environment of this interpreter.",
 )
 @click.option("--to", "want", required=True, metavar="REQUIREMENT", help="Target, e.g. trl==1.12.*")
 @click.option("--trainer", "trainers", multiple=True, help="Trainer in use, or several: GRPO,SFT.")
@@ -34,7 +35,8 @@ from trl_compat.text import terminal
 @click.option("--offline", is_flag=True, help="Do not check the steps with the package index.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def plan(
-    have: str,
+    file: str | None,
+    python: Path | None,
     want: str,
     trainers: tuple[str, ...],
     strategies: tuple[str, ...],
@@ -52,13 +54,12 @@ def plan(
     """
     from trl_compat.matching import nearest_run
     from trl_compat.shipped import records
-    from trl_compat.stacks import sources
     from trl_compat.upgrade import plan as planning
     from trl_compat.upgrade.render import render
-    from trl_compat.usage.conditions import Conditions
+    from trl_compat.usage.conditions import UsageBuilder
     from trl_compat.usage.strategies import conditions_of
 
-    conditions = Conditions()
+    conditions = UsageBuilder()
     if trainers:
         conditions.say("trainer", trainers, "--trainer")
     for name, values in conditions_of(strategies).items():
@@ -67,11 +68,12 @@ def plan(
         conditions.say("peft", (peft,), "--peft")
     if device is not None:
         conditions.say("device", (device,), "--device")
-    source = sources.installed() if have == "current" else sources.read(Path(have))
-    sources.refuse_doubtful(source)
+    if file is None and python is None:
+        raise click.UsageError("Missing option '--from' or '--python'.")
+    source = have.source_of(None if file == "current" else file, python)
     goal = planning.goal_of(want, source)
-    python = ".".join((source.python or platform.python_version()).split(".")[:2])
-    ask = None if offline or _not_installed() else planning.resolver(python)
+    its_python = ".".join((source.python or platform.python_version()).split(".")[:2])
+    ask = None if offline or _not_installed() else planning.resolver(its_python)
     found = planning.make(
         source, goal, conditions.values, records.shipped(), nearest_run.shipped(), ask
     )

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from trl_compat.matching.applies import can_concern
 from trl_compat.shipped import names
-from trl_compat.shipped.records import Record, Use, Value
+from trl_compat.shipped.records import CompiledAdvisory, Use, Value
 from trl_compat.text.nearest import either
 from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Named, needed, phrase
@@ -42,7 +42,7 @@ class Asked:
 
 
 def of(
-    named: Named, trl: Version | None, records: Mapping[str, Record], uses: Sequence[Use]
+    named: Named, trl: Version | None, records: Mapping[str, CompiledAdvisory], uses: Sequence[Use]
 ) -> Asked:
     """How much is known of what was named, for a release of TRL."""
     concerned = [record for record in records.values() if can_concern(record, named)]
@@ -81,7 +81,9 @@ def _parts(named: Named) -> Iterator[dict[str, Value]]:
                 yield {**trainer, **way}
 
 
-def _seen(part: Mapping[str, Value], concerned: Sequence[Record], uses: Sequence[Use]) -> bool:
+def _seen(
+    part: Mapping[str, Value], concerned: Sequence[CompiledAdvisory], uses: Sequence[Use]
+) -> bool:
     if any(part.items() <= use.items() for use in uses):
         return True
     blocks = (needed(block.conditions) for record in concerned for block in record.blocks)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from trl_compat.matching.applies import matches
-from trl_compat.shipped.records import Record
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage.conditions import NEEDS, WORDS, Named
 
@@ -34,7 +34,7 @@ def of(source: Source, named: Named) -> tuple[Source, tuple[str, ...]]:
     return replace(source, unpinned=MappingProxyType(unpinned)), tuple(notes)
 
 
-def missing(source: Source, named: Named, records: Mapping[str, Record]) -> Iterator[str]:
+def missing(source: Source, named: Named, records: Mapping[str, CompiledAdvisory]) -> Iterator[str]:
     """What is not in a source and would matter."""
     for (name, _), package in NEEDS.items():
         if source.kind == "environment" or name in named or not source.absent(package):

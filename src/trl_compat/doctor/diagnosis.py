@@ -14,8 +14,8 @@ from trl_compat.matching.applies import Match, covers, matches
 from trl_compat.matching.nearest_run import Nearest, Run
 from trl_compat.matching.worlds import Settled
 from trl_compat.shipped import records
-from trl_compat.shipped.records import Record, Use
-from trl_compat.stacks.sources.doubts import doubts
+from trl_compat.shipped.records import CompiledAdvisory, Use
+from trl_compat.stacks.sources.release_warnings import release_warnings
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import Adviser, options
 from trl_compat.usage import vocabulary
@@ -69,7 +69,7 @@ class Diagnosis:
         seen: where and when it was really seen.
     """
 
-    record: Record
+    record: CompiledAdvisory
     status: Status
     severity: str
     when: tuple[str, ...]
@@ -125,7 +125,7 @@ SEVERITY_WORDS = {
 class Known:
     """All that doctor knows: the records, and what was run for them and where."""
 
-    records: Mapping[str, Record]
+    records: Mapping[str, CompiledAdvisory]
     runs: tuple[Run, ...]
     uses: Sequence[Use]
     words: Vocabulary
@@ -165,7 +165,7 @@ def examine(
         nearest=nearest_run.nearest(have, known.runs),
         notes=(
             *source.notes,
-            *doubts(source),
+            *release_warnings(source),
             *assumed,
             *assumptions.missing(source, named, known.records),
             *(f"{gap}: this report says nothing about it" for gap in asked_of.gaps),
@@ -176,7 +176,7 @@ def examine(
 
 
 def _diagnosis(
-    record: Record,
+    record: CompiledAdvisory,
     found: list[Match],
     source: Source,
     named: Named,
@@ -203,7 +203,7 @@ def _diagnosis(
 
 
 def status_of(
-    record: Record, found: list[Match], source: Source, named: Named, words: Vocabulary
+    record: CompiledAdvisory, found: list[Match], source: Source, named: Named, words: Vocabulary
 ) -> tuple[Status, Sequence[Settled]]:
     """The strongest status that the blocks together have, and the cases that have it."""
     open_ = [m for m in found if m.hidden_by is None]
@@ -245,7 +245,7 @@ def _plain(pattern: str) -> str:
     return re.sub(r"\\(.)", lambda m: {"n": " ", "d": "…"}.get(m[1], m[1]), text)
 
 
-def _actions(record: Record, source: Source, adviser: Adviser) -> Iterable[Action]:
+def _actions(record: CompiledAdvisory, source: Source, adviser: Adviser) -> Iterable[Action]:
     found = adviser.ways(record)
     patches = [patch for patch in record.patches if covers(patch.where, source)]
     none = found.none and f" {found.none}"  # said where something else is the way
@@ -265,7 +265,7 @@ def _actions(record: Record, source: Source, adviser: Adviser) -> Iterable[Actio
         yield Action(none.strip())
 
 
-def _seen(record: Record, source: Source, runs: tuple[Run, ...]) -> str:
+def _seen(record: CompiledAdvisory, source: Source, runs: tuple[Run, ...]) -> str:
     """Where it was seen, the very versions before the nearest others."""
     met = tuple(run for run in runs if record.id in run.found)
     if not met:

@@ -16,7 +16,7 @@ from trl_compat.stacks.sources.source import Source, shown
 from trl_compat.text import markdown, terminal
 
 if TYPE_CHECKING:
-    from trl_compat.report.findings import Finding, Level
+    from trl_compat.report.finding import Finding, Level
 
 OF_TRL = re.compile(r"""\s*(?:name\s*=\s*["']trl["']|trl\b(?![-_.]))""", re.I)
 FORMATS = ("text", "markdown", "json", "github", "sarif")
@@ -246,7 +246,7 @@ def _place(source: Source) -> tuple[str, int | None]:
 
 def _findings(reports: Sequence[Report]) -> list[Finding]:
     """What is found in the shape that reports share."""
-    from trl_compat.report.findings import Finding
+    from trl_compat.report.finding import Finding
 
     findings = []
     for report in reports:

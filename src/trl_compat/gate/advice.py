@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from trl_compat.gate.report import RemedyReport
 from trl_compat.packages import PACKAGES
-from trl_compat.shipped.records import Record, Value
+from trl_compat.shipped.records import CompiledAdvisory, Value
 from trl_compat.stacks.matrix import Stack
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import Adviser, options
@@ -17,7 +17,9 @@ from trl_compat.usage.strategies import conditions_of
 class CandidateAdvice:
     """The ways around the failures of one candidate, for what the user says to use."""
 
-    def __init__(self, records: Mapping[str, Record], stack: Stack, wanted: Usage) -> None:
+    def __init__(
+        self, records: Mapping[str, CompiledAdvisory], stack: Stack, wanted: Usage
+    ) -> None:
         versions = {package: stack.version(package) for package in PACKAGES}
         self._records = records
         self._source = Source(

@@ -11,8 +11,8 @@ from trl_compat.advisories import Advisory, Catalogue, WrongFix, compiling
 from trl_compat.cells.expectations import applicable_fixes
 from trl_compat.cells.outcomes import Outcome, Verdict
 from trl_compat.gate.advice import CandidateAdvice
-from trl_compat.gate.judgement import Rung, compare
-from trl_compat.gate.report import FailureReport, PlaceReport, RemedyReport, Seen, worst
+from trl_compat.gate.judgement import ChangeVerdict, compare
+from trl_compat.gate.report import CellComparison, FailureReport, RemedyReport, Seen, worst
 from trl_compat.ranges import outside
 from trl_compat.results import CellResult
 from trl_compat.stacks.matrix import Stack
@@ -21,7 +21,7 @@ from trl_compat.usage.relevance import Usage, lacking
 
 
 @dataclass(frozen=True)
-class Both:
+class GateRun:
     """The two stacks and the cells that were run in them; ``folder`` is where their logs lie."""
 
     reference: str
@@ -38,7 +38,7 @@ class Both:
 
 def judge(
     catalogue: Catalogue,
-    both: Both,
+    both: GateRun,
     failures: Sequence[str],
     wanted: Usage,
     accepted: Sequence[Ignore],
@@ -58,7 +58,7 @@ def judge(
             title=advisory.title,
             severity=advisory.severity,
             reference_url=advisory.references[0].url if advisory.references else "",
-            rung=speaks.rung,
+            verdict=speaks.verdict,
             blocks=speaks.blocks,
             why=f"{speaks.variant} with {speaks.model}: {speaks.why}",
             places=tuple(places),
@@ -66,10 +66,10 @@ def judge(
             ignored=holding.get(failure) if speaks.blocks else None,
         )
         reports.append(found)
-    return sorted(reports, key=lambda r: (not r.stops, -r.rung.height, r.failure))
+    return sorted(reports, key=lambda r: (not r.stops, -r.verdict.height, r.failure))
 
 
-def fixes_to_try(catalogue: Catalogue, both: Both) -> Iterator[dict[str, tuple[str, ...]]]:
+def fixes_to_try(catalogue: Catalogue, both: GateRun) -> Iterator[dict[str, tuple[str, ...]]]:
     """Selections that run the fixes of what fails on the candidate, a failure each."""
     stack = both.stacks[both.candidate]
     for failure in catalogue.failures:
@@ -88,7 +88,9 @@ def fixes_to_try(catalogue: Catalogue, both: Both) -> Iterator[dict[str, tuple[s
             }
 
 
-def _places(catalogue: Catalogue, both: Both, failure: str, wanted: Usage) -> list[PlaceReport]:
+def _places(
+    catalogue: Catalogue, both: GateRun, failure: str, wanted: Usage
+) -> list[CellComparison]:
     """Every cell of a failure that was run in one of the stacks, controls among them."""
     reproduction = catalogue.reproduction(failure)
     before = both.unfixed(both.reference, failure)
@@ -103,14 +105,14 @@ def _places(catalogue: Catalogue, both: Both, failure: str, wanted: Usage) -> li
             needed=wanted.names(conditions),
             gone=_gone(catalogue[failure], both.stacks[both.candidate], conditions),
         )
-        place = PlaceReport(
+        place = CellComparison(
             variant=variant,
             model=model,
             trainer=str(conditions.get("trainer", "")),
             control=variant == reproduction.control,
             reference=_seen(before.get(key), both.folder),
             candidate=_seen(after.get(key), both.folder),
-            rung=judged.rung,
+            verdict=judged.verdict,
             blocks=judged.blocks,
             why=judged.why,
         )
@@ -155,9 +157,9 @@ def _fixes(advisory: Advisory, stack: Stack, variant: str) -> list[str]:
 
 def _remedies(
     catalogue: Catalogue,
-    both: Both,
+    both: GateRun,
     failure: str,
-    places: Sequence[PlaceReport],
+    places: Sequence[CellComparison],
     advice: CandidateAdvice,
 ) -> Iterator[RemedyReport]:
     """What helps where the candidate fails: fixes that were run there, then advice."""
@@ -165,7 +167,8 @@ def _remedies(
     failing = [
         cells[place.variant, place.model]
         for place in places
-        if place.rung in (Rung.REGRESSION, Rung.STILL_FAILING, Rung.CANNOT_TELL)
+        if place.verdict
+        in (ChangeVerdict.REGRESSION, ChangeVerdict.STILL_FAILING, ChangeVerdict.CANNOT_TELL)
         and (place.variant, place.model) in cells
     ]
     yield from _tried(catalogue[failure], both, failing)
@@ -180,7 +183,9 @@ def _remedies(
         yield from advice.ways_around(mask)
 
 
-def _tried(advisory: Advisory, both: Both, failing: Sequence[CellResult]) -> Iterator[RemedyReport]:
+def _tried(
+    advisory: Advisory, both: GateRun, failing: Sequence[CellResult]
+) -> Iterator[RemedyReport]:
     stack = both.stacks[both.candidate]
     broken = [cell for cell in failing if cell.outcome is Outcome.REPRODUCED]
     for fix in advisory.fixes:

@@ -17,13 +17,13 @@ from trl_compat.cells.outcomes import Outcome, Verdict
 UNSAID = "it is not specified whether you use it"
 
 
-class Rung(enum.StrEnum):
+class ChangeVerdict(enum.StrEnum):
     """The ladder, best first; ``mark`` and ``action`` say to people what it means for them."""
 
     mark: str
     action: str
 
-    def __new__(cls, value: str, mark: str, action: str) -> Rung:  # noqa: D102
+    def __new__(cls, value: str, mark: str, action: str) -> ChangeVerdict:  # noqa: D102
         member = str.__new__(cls, value)
         member._value_ = value
         member.mark = mark
@@ -39,7 +39,7 @@ class Rung(enum.StrEnum):
     @property
     def height(self) -> int:
         """Place on the ladder; the worst of several is the highest."""
-        return list(Rung).index(self)
+        return list(ChangeVerdict).index(self)
 
 
 class State(enum.Enum):
@@ -53,16 +53,16 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """A rung with its reason in words, and whether it stops the upgrade."""
+    """A verdict with its reason in words, and whether it stops the upgrade."""
 
-    rung: Rung
+    verdict: ChangeVerdict
     why: str
     blocks: bool = False
 
     @property
     def weight(self) -> tuple[bool, int]:
         """Sort key: what blocks outweighs what does not, then the ladder."""
-        return self.blocks, self.rung.height
+        return self.blocks, self.verdict.height
 
 
 def state_of(verdict: Verdict | None) -> State:
@@ -112,33 +112,35 @@ def compare(
     both = f"the reference {before}, the candidate {after}" if before != after else f"each {before}"
     match was, becomes:
         case State.WORKS, State.WORKS:
-            return Judgement(Rung.OK, "both pass")
+            return Judgement(ChangeVerdict.OK, "both pass")
         case State.WORKS, State.FAILS:
-            return Judgement(Rung.REGRESSION, both, blocks=True)
+            return Judgement(ChangeVerdict.REGRESSION, both, blocks=True)
         case State.WORKS, State.UNKNOWN:
-            return Judgement(Rung.CANNOT_TELL, both, blocks=True)
+            return Judgement(ChangeVerdict.CANNOT_TELL, both, blocks=True)
         case State.WORKS, State.ABSENT:
             return _lost(after, needed, gone)
         case State.FAILS, State.WORKS:
-            return Judgement(Rung.FIXED, both)
+            return Judgement(ChangeVerdict.FIXED, both)
         case State.FAILS, State.FAILS:
-            return Judgement(Rung.STILL_FAILING, both)
+            return Judgement(ChangeVerdict.STILL_FAILING, both)
         case State.FAILS, State.ABSENT:
-            return Judgement(Rung.OK, f"{both}: no regression")
+            return Judgement(ChangeVerdict.OK, f"{both}: no regression")
         case State.ABSENT, State.FAILS:
-            return Judgement(Rung.STILL_FAILING, f"{both}: it never passed, so it is no regression")
+            return Judgement(
+                ChangeVerdict.STILL_FAILING, f"{both}: it never passed, so it is no regression"
+            )
         case State.ABSENT, State.WORKS:
-            return Judgement(Rung.OK, both)
+            return Judgement(ChangeVerdict.OK, both)
         case State.ABSENT, State.ABSENT:
-            return Judgement(Rung.OK, "not applicable to either")
+            return Judgement(ChangeVerdict.OK, "not applicable to either")
         case State.UNKNOWN, State.WORKS:
-            return Judgement(Rung.OK, both)
+            return Judgement(ChangeVerdict.OK, both)
         case (State.FAILS | State.ABSENT | State.UNKNOWN, State.UNKNOWN) | (
             State.UNKNOWN,
             State.FAILS | State.ABSENT,
         ):
             # Not known to have worked, so there is nothing to defend; but not green either.
-            return Judgement(Rung.CANNOT_TELL, both)
+            return Judgement(ChangeVerdict.CANNOT_TELL, both)
         case _:
             raise AssertionError((was, becomes))  # the states are enumerated above
 
@@ -146,12 +148,12 @@ def compare(
 def _lost(after: str, needed: bool, gone: str) -> Judgement:
     """The reference passes and the candidate has nothing there to run."""
     if not gone:
-        return Judgement(Rung.OK, f"the reference passes, the candidate {after}")
+        return Judgement(ChangeVerdict.OK, f"the reference passes, the candidate {after}")
     if needed:
         why = f"it works on the reference, and the candidate no longer has the {gone}"
-        return Judgement(Rung.REGRESSION, why, blocks=True)
+        return Judgement(ChangeVerdict.REGRESSION, why, blocks=True)
     why = f"the candidate no longer has the {gone}; {UNSAID}"
-    return Judgement(Rung.CANNOT_TELL, why)
+    return Judgement(ChangeVerdict.CANNOT_TELL, why)
 
 
 def words(verdict: Verdict | None) -> str:

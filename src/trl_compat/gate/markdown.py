@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trl_compat.gate import wording
-from trl_compat.gate.judgement import Rung
+from trl_compat.gate.judgement import ChangeVerdict
 from trl_compat.gate.report import FailureReport, GateReport, Seen
 from trl_compat.text.markdown import block, code, inline, link, paragraph
 
@@ -34,7 +34,7 @@ def _lines(report: GateReport) -> Iterator[str]:
         yield ""
         rows = [tuple(map(inline, row)) for row in changed]
         yield from _table(("package", "reference", "candidate"), rows)
-    loud = [f for f in report.failures if f.rung is not Rung.OK or f.ignored]
+    loud = [f for f in report.failures if f.verdict is not ChangeVerdict.OK or f.ignored]
     if loud:
         yield ""
         told = [(inline(wording.verdict(f)), _name(f), *_told(f, report)) for f in loud]
@@ -43,30 +43,30 @@ def _lines(report: GateReport) -> Iterator[str]:
         yield from _snippet(failure)
     if quiet := [f for f in report.failures if f not in loud]:
         yield ""
-        yield f"{Rung.OK.mark} ok: {', '.join(_name(f) for f in quiet)}"
+        yield f"{ChangeVerdict.OK.mark} ok: {', '.join(_name(f) for f in quiet)}"
     if notes := list(wording.notes(report)):
         yield ""
         yield from (f"- {paragraph(note)}" for note in notes)
     yield from _cells(report)
     yield ""
-    yield f"<sub>{inline(wording.evidence(report))}; trl-compat {report.harness_version}</sub>"
+    yield f"<sub>{inline(wording.what_ran(report))}; trl-compat {report.harness_version}</sub>"
 
 
 def _told(failure: FailureReport, report: GateReport) -> tuple[str, str]:
     happens = "<br>".join(
-        f"{code(group.where)}{'' if group.rung is failure.rung else f' ({group.rung})'}: "
+        f"{code(group.where)}{'' if group.verdict is failure.verdict else f' ({group.verdict})'}: "
         f"{inline(group.why)}"
         for group in wording.groups(failure)
-        if group.rung is not Rung.OK
+        if group.verdict is not ChangeVerdict.OK
     )
     sentences = [inline(sentence) for sentence in wording.todo(failure, report)]
     if failure.ignored is not None:
         sentences.append(f"ignored: {inline(failure.ignored.reason)}")
-    return happens, "<br>".join(sentences) or failure.rung.action
+    return happens, "<br>".join(sentences) or failure.verdict.action
 
 
 def _snippet(failure: FailureReport) -> Iterator[str]:
-    if failure.rung not in (Rung.REGRESSION, Rung.STILL_FAILING):
+    if failure.verdict not in (ChangeVerdict.REGRESSION, ChangeVerdict.STILL_FAILING):
         return
     help_ = next((r for r in failure.remedies if r.snippet and r.proven is not False), None)
     if help_ is None:
@@ -85,7 +85,7 @@ def _snippet(failure: FailureReport) -> Iterator[str]:
 
 def _cells(report: GateReport) -> Iterator[str]:
     rows = [
-        tuple(map(inline, (f.failure, p.variant, p.model, *map(_seen, p.seen), str(p.rung))))
+        tuple(map(inline, (f.failure, p.variant, p.model, *map(_seen, p.seen), str(p.verdict))))
         for f in report.failures
         for p in f.places
     ]
@@ -100,7 +100,7 @@ def _cells(report: GateReport) -> Iterator[str]:
 
 
 def _seen(seen: Seen | None) -> str:
-    return f"{seen.outcome.folded} {seen.outcome}" if seen else "not run"
+    return f"{seen.outcome.mark} {seen.outcome}" if seen else "not run"
 
 
 def _name(failure: FailureReport) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trl_compat import results
 from trl_compat.errors import BadInput
-from trl_compat.gate import findings, markdown, text
+from trl_compat.gate import gate_findings, markdown, text
 from trl_compat.gate.report import GateReport
 from trl_compat.report import sarif, workflow_commands
 
@@ -20,9 +20,9 @@ def render(report: GateReport, format_: str) -> str:
         case "markdown":
             said = markdown.render(report)
         case "sarif":
-            said = sarif.render(findings.of_gate(report))
+            said = sarif.render(gate_findings.of_gate(report))
         case "github":
-            said = workflow_commands.render(findings.of_gate(report))
+            said = workflow_commands.render(gate_findings.of_gate(report))
         case _:
             return text.render(report)  # for who asked; the others may be published
     return _scrubbed(said, report.command)

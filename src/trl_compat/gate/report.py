@@ -1,27 +1,25 @@
-"""The result of a gate as data: texts, findings and the exit code are derived from it."""
+"""The result of a gate as data: texts, findings and the exit code are derived from it.
+
+Reports with ``rung``, the old name of the key ``verdict``, can still be read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, Field
 
 import trl_compat
 from trl_compat.advisories import Severity
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.errors import EXIT_FINDINGS, EXIT_HARNESS, EXIT_OK
-from trl_compat.gate.judgement import Judgement, Rung
+from trl_compat.files.models import FrozenModel
+from trl_compat.gate.judgement import ChangeVerdict, Judgement
 from trl_compat.usage.ignores import Ignore
 
 
-class Part(BaseModel):
-    """Base of the report's parts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SideReport(Part):
+class SideReport(FrozenModel):
     """A side of the gate; versions and lock are missing if it could not be resolved.
 
     Attributes:
@@ -38,7 +36,7 @@ class SideReport(Part):
     notes: tuple[str, ...] = ()
 
 
-class Seen(Part):
+class Seen(FrozenModel):
     """The outcome of a cell and its date."""
 
     outcome: Outcome
@@ -47,7 +45,7 @@ class Seen(Part):
     log: str | None
 
 
-class PlaceReport(Part):
+class CellComparison(FrozenModel):
     """One cell in both stacks; ``trainer`` is empty where any may be used."""
 
     variant: str
@@ -56,7 +54,7 @@ class PlaceReport(Part):
     control: bool
     reference: Seen | None
     candidate: Seen | None
-    rung: Rung
+    verdict: ChangeVerdict = Field(validation_alias=AliasChoices("verdict", "rung"))
     blocks: bool
     why: str
 
@@ -68,10 +66,10 @@ class PlaceReport(Part):
     @property
     def judgement(self) -> Judgement:
         """The judgement that was made of it."""
-        return Judgement(self.rung, self.why, self.blocks)
+        return Judgement(self.verdict, self.why, self.blocks)
 
 
-class RemedyReport(Part):
+class RemedyReport(FrozenModel):
     """What helps on the candidate.
 
     Attributes:
@@ -86,17 +84,17 @@ class RemedyReport(Part):
     proven: bool | None = None
 
 
-class FailureReport(Part):
+class FailureReport(FrozenModel):
     """The verdict on one failure: that of its worst cell."""
 
     failure: str
     title: str
     severity: Severity
     reference_url: str
-    rung: Rung
+    verdict: ChangeVerdict = Field(validation_alias=AliasChoices("verdict", "rung"))
     blocks: bool
     why: str
-    places: tuple[PlaceReport, ...]
+    places: tuple[CellComparison, ...]
     remedies: tuple[RemedyReport, ...] = ()
     ignored: Ignore | None = None
 
@@ -106,7 +104,7 @@ class FailureReport(Part):
         return self.blocks and self.ignored is None
 
 
-class GateReport(Part):
+class GateReport(FrozenModel):
     """The whole report.
 
     Attributes:
@@ -136,7 +134,7 @@ class GateReport(Part):
         if self.exit_code == EXIT_HARNESS:
             return "⚠️ The harness failed in some cells: run the gate again"
         stopping = [f for f in self.failures if f.stops]
-        regressions = [f for f in stopping if f.rung is Rung.REGRESSION]
+        regressions = [f for f in stopping if f.verdict is ChangeVerdict.REGRESSION]
         if regressions:
             return f"⛔ Do not upgrade: {_count(len(regressions), 'regression')}"
         if stopping:
@@ -170,15 +168,16 @@ def nothing_told(failures: Sequence[FailureReport]) -> bool:
     """Whether cells were wanted and not one could be compared; such a gate is never green."""
     places = [place for failure in failures for place in failure.places]
     return bool(places) and all(
-        place.rung is Rung.CANNOT_TELL and not all(seen and seen.outcome.ran for seen in place.seen)
+        place.verdict is ChangeVerdict.CANNOT_TELL
+        and not all(seen and seen.outcome.ran for seen in place.seen)
         for place in places
     )
 
 
-def _harness_failed(place: PlaceReport) -> bool:
+def _harness_failed(place: CellComparison) -> bool:
     return any(seen and seen.outcome is Outcome.HARNESS_ERROR for seen in place.seen)
 
 
-def worst(places: Sequence[PlaceReport]) -> PlaceReport:
+def worst(places: Sequence[CellComparison]) -> CellComparison:
     """The cell that speaks for a failure."""
     return max(places, key=lambda place: place.judgement.weight)

@@ -23,14 +23,14 @@ from trl_compat.errors import BadInput
 from trl_compat.files.names import require_known
 from trl_compat.files.project import Project
 from trl_compat.gate import comparison, sides
-from trl_compat.gate.comparison import Both
+from trl_compat.gate.comparison import GateRun
 from trl_compat.gate.report import FailureReport, GateReport, SideReport, exit_code
-from trl_compat.gate.sides import Side
+from trl_compat.gate.sides import GateSide
 from trl_compat.packages import PACKAGES
 from trl_compat.results import Results
 from trl_compat.running import display, matrix_run
 from trl_compat.stacks import matrix
-from trl_compat.stacks.matrix import Block, Matrix, Profile, Stack
+from trl_compat.stacks.matrix import Matrix, Profile, Selector, Stack
 from trl_compat.usage import ignores, relevance
 
 PROFILE = "gate"
@@ -56,7 +56,7 @@ class Request:
     models: tuple[str, ...]
     world_size: int | None
     device: str
-    asked: sides.Asked
+    asked: sides.SideOptions
     pyproject: Path
     today: datetime.date
 
@@ -90,7 +90,7 @@ class Gate:
             reference = sides.side(self.request.reference, self.table, asked)
         except sides.NoSuchStack as error:
             raise BadInput(
-                f"--reference {self.request.reference}: it cannot be installed, so no "
+                f"--from {self.request.reference}: it cannot be installed, so no "
                 f"comparison is possible: {error}"
             ) from None
         try:
@@ -100,7 +100,7 @@ class Gate:
             return self._report(_shown(reference), unmade, unresolvable=str(error))
         if new := [yanked for yanked in candidate.yanked if yanked not in reference.yanked]:
             raise BadInput(
-                f"--candidate {self.request.candidate}: it uses {new[0]}, which was yanked; "
+                f"--to {self.request.candidate}: it uses {new[0]}, which was yanked; "
                 "choose another release"
             )
         if (reference.lock, reference.stack.python) == (candidate.lock, candidate.stack.python):
@@ -138,7 +138,7 @@ class Gate:
             exit_code=exit_code(found, expired, unresolvable),
         )
 
-    def _observe(self, reference: Side, candidate: Side) -> Both:
+    def _observe(self, reference: GateSide, candidate: GateSide) -> GateRun:
         """Runs what concerns the user on both, then the fixes of what fails on the candidate."""
         stacks = {side.name: side.stack for side in (reference, candidate)}
         models = self.request.models
@@ -151,7 +151,7 @@ class Gate:
         own.matrix_file.write_text(_text_of(table), encoding="utf-8")
         document = self._run(own, table, None, {"fixes": (UNFIXED,)})
         relative = os.path.relpath(folder)
-        both = Both(reference.name, candidate.name, stacks, document.cells, relative)
+        both = GateRun(reference.name, candidate.name, stacks, document.cells, relative)
         for selection in comparison.fixes_to_try(self.catalogue, both):
             document = self._run(own, table, document, selection)
         results.write(own.reports / "results.json", document)
@@ -180,7 +180,7 @@ class Gate:
         return document
 
 
-def _shown(side: Side, *notes: str) -> SideReport:
+def _shown(side: GateSide, *notes: str) -> SideReport:
     yanked = (f"uses {one}, which was yanked" for one in side.yanked)
     return SideReport(
         given=side.given,
@@ -192,7 +192,7 @@ def _shown(side: Side, *notes: str) -> SideReport:
     )
 
 
-def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Block, ...]) -> Matrix:
+def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Selector, ...]) -> Matrix:
     """The matrix of the two stacks.
 
     Raises:

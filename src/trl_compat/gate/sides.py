@@ -50,7 +50,7 @@ class NoSuchStack(Exception):
 
 
 @dataclass(frozen=True)
-class Side:
+class GateSide:
     """One side of a gate.
 
     Attributes:
@@ -70,7 +70,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SideOptions:
     """How sides that are no stacks of the matrix are made.
 
     Attributes:
@@ -94,7 +94,7 @@ class Asked:
         return Allowed(self.build)
 
 
-def side(text: str, table: Matrix, asked: Asked) -> Side:
+def side(text: str, table: Matrix, asked: SideOptions) -> GateSide:
     """The side that a text means.
 
     Raises:
@@ -104,7 +104,7 @@ def side(text: str, table: Matrix, asked: Asked) -> Side:
     try:
         if text in table.stacks:
             stack = table.stacks[text]
-            return Side(text, text, stack, locks.resolve(stack, locks.interpreter_of(stack)))
+            return GateSide(text, text, stack, locks.resolve(stack, locks.interpreter_of(stack)))
         if text == CURRENT:
             return _of_source(text, sources.installed(asked.current), asked)
         if _is_there(text) or (FILE.fullmatch(text) and "://" not in text):
@@ -135,7 +135,7 @@ def _is_there(text: str) -> bool:
         return False
 
 
-def _of_source(text: str, source: Source, asked: Asked) -> Side:
+def _of_source(text: str, source: Source, asked: SideOptions) -> GateSide:
     """A side from what someone has: as it is if it is complete, else resolved."""
     notes = list(source.notes)
     python = asked.python
@@ -173,7 +173,7 @@ def _of_source(text: str, source: Source, asked: Asked) -> Side:
     return _side(text, resolved, asked, python, asked.as_of, notes)
 
 
-def _of_requirements(text: str, wanted: list[str], asked: Asked) -> Side:
+def _of_requirements(text: str, wanted: list[str], asked: SideOptions) -> GateSide:
     """A side from requirements; what they do not name of the packages under test is added."""
     named = {canonicalize_name(Requirement(line).name) for line in wanted}
     added = [package for package in PACKAGES if package not in named]
@@ -210,12 +210,12 @@ def _refuse_archives(text: str, source: Source) -> None:
 
 def _side(
     text: str,
-    made: user_locks.Given,
-    asked: Asked,
+    made: user_locks.ImportedLock,
+    asked: SideOptions,
     python: str,
     as_of: datetime.date,
     notes: list[str],
-) -> Side:
+) -> GateSide:
     lock = made.lock
     versions = {package: lock.packages.get(package, "") for package in PACKAGES}
     if lacking := [package for package in REQUIRED_BY_TRL if not versions[package]]:
@@ -233,7 +233,7 @@ def _side(
     absent = [package for package in PACKAGES if not versions[package]]
     if absent:
         notes.append(f"has no {' and no '.join(absent)}: failures that require it are not run")
-    return Side(text, name, stack, lock, tuple(notes), made.yanked)
+    return GateSide(text, name, stack, lock, tuple(notes), made.yanked)
 
 
 def _installable(pins: list[str]) -> list[str]:

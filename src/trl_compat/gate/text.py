@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from trl_compat.gate import wording
-from trl_compat.gate.judgement import Rung
+from trl_compat.gate.judgement import ChangeVerdict
 from trl_compat.gate.report import FailureReport, GateReport, SideReport
 from trl_compat.text import terminal
 
@@ -29,7 +29,7 @@ def _lines(report: GateReport) -> Iterator[str]:
         yield from _failure(failure, report)
     for note in wording.notes(report):
         yield from _wrapped("note: ", note)
-    yield from _wrapped("", f"{wording.evidence(report)}.")
+    yield from _wrapped("", f"{wording.what_ran(report)}.")
     if gains := wording.gains(report):
         yield from _wrapped("", f"{gains}.")
     yield report.headline
@@ -44,18 +44,18 @@ def _side(name: str, side: SideReport) -> str:
 
 def _failure(failure: FailureReport, report: GateReport) -> Iterator[str]:
     severity = failure.severity.replace("-", " ")
-    said = "" if failure.rung is Rung.OK else f": {failure.title} ({severity})"
+    said = "" if failure.verdict is ChangeVerdict.OK else f": {failure.title} ({severity})"
     yield f"{wording.verdict(failure)} · {failure.failure}{said}"
     for group in wording.groups(failure):
-        if group.rung is not Rung.OK:
-            also = "" if group.rung is failure.rung else f" ({group.rung})"
+        if group.verdict is not ChangeVerdict.OK:
+            also = "" if group.verdict is failure.verdict else f" ({group.verdict})"
             yield from _wrapped("     ", f"{group.where}{also}: {group.why}")
     for sentence in wording.todo(failure, report):
         yield from _wrapped("     ", sentence)
     if failure.ignored is not None:
         yield from _wrapped("     ", f"ignored: {failure.ignored.reason}")
     snippet = next((r.snippet for r in failure.remedies if r.snippet and r.proven is not False), "")
-    if snippet and failure.rung in (Rung.REGRESSION, Rung.STILL_FAILING):
+    if snippet and failure.verdict in (ChangeVerdict.REGRESSION, ChangeVerdict.STILL_FAILING):
         yield textwrap.indent(snippet.rstrip(), " " * 9)
 
 

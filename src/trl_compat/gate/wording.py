@@ -6,18 +6,18 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trl_compat.gate.judgement import UNSAID, Rung
-from trl_compat.gate.report import FailureReport, GateReport, PlaceReport, RemedyReport, worst
+from trl_compat.gate.judgement import UNSAID, ChangeVerdict
+from trl_compat.gate.report import CellComparison, FailureReport, GateReport, RemedyReport, worst
 
 
 @dataclass(frozen=True)
 class Group:
     """Cells of a failure that show the same thing."""
 
-    rung: Rung
+    verdict: ChangeVerdict
     blocks: bool
     why: str
-    places: tuple[PlaceReport, ...]
+    places: tuple[CellComparison, ...]
 
     @property
     def where(self) -> str:
@@ -29,11 +29,11 @@ class Group:
 
 def groups(failure: FailureReport) -> list[Group]:
     """The cells of a failure by what they show, the heaviest first; what is fine comes last."""
-    by_words: dict[tuple[Rung, bool, str], list[PlaceReport]] = {}
+    by_words: dict[tuple[ChangeVerdict, bool, str], list[CellComparison]] = {}
     for place in failure.places:
-        by_words.setdefault((place.rung, place.blocks, place.why), []).append(place)
+        by_words.setdefault((place.verdict, place.blocks, place.why), []).append(place)
     found = [Group(*key, tuple(places)) for key, places in by_words.items()]
-    return sorted(found, key=lambda g: (not g.blocks, -g.rung.height, g.where))
+    return sorted(found, key=lambda g: (not g.blocks, -g.verdict.height, g.where))
 
 
 def changes(report: GateReport) -> list[tuple[str, str, str]]:
@@ -47,8 +47,8 @@ def changes(report: GateReport) -> list[tuple[str, str, str]]:
 def verdict(failure: FailureReport) -> str:
     """The verdict on a failure in a word or two, with its mark."""
     if failure.ignored is not None:
-        return f"🔕 {failure.rung}, ignored until {failure.ignored.expires}"
-    return f"{failure.rung.mark} {failure.rung}"
+        return f"🔕 {failure.verdict}, ignored until {failure.ignored.expires}"
+    return f"{failure.verdict.mark} {failure.verdict}"
 
 
 def remedy(help_: RemedyReport, failure: str) -> str:
@@ -63,17 +63,17 @@ def remedy(help_: RemedyReport, failure: str) -> str:
 
 def todo(failure: FailureReport, report: GateReport) -> Iterator[str]:
     """What to do about a failure, a sentence each; nothing where all is well."""
-    match failure.rung:
-        case Rung.OK | Rung.FIXED:
+    match failure.verdict:
+        case ChangeVerdict.OK | ChangeVerdict.FIXED:
             return
-        case Rung.CANNOT_TELL:
+        case ChangeVerdict.CANNOT_TELL:
             gone = worst(failure.places)
             if UNSAID in gone.why:
                 name = shlex.quote(gone.trainer)
                 yield f"if you use it, name it as well: {report.command} --trainer {name}"
             else:
                 yield f"run: {again(report, failure.failure)}"
-        case Rung.REGRESSION | Rung.STILL_FAILING:
+        case ChangeVerdict.REGRESSION | ChangeVerdict.STILL_FAILING:
             helping = [r for r in failure.remedies if r.proven is not False]
             for number, one in enumerate(helping):
                 yield f"{'or' if number else 'fix'}: {remedy(one, failure.failure)}"
@@ -87,9 +87,9 @@ def gains(report: GateReport) -> str:
     """What the upgrade fixes, where it fixes anything; empty if nothing."""
     said = []
     for failure in report.failures:
-        fixed = [group.where for group in groups(failure) if group.rung is Rung.FIXED]
+        fixed = [group.where for group in groups(failure) if group.verdict is ChangeVerdict.FIXED]
         if fixed:
-            part = "" if failure.rung is Rung.FIXED else f" ({', '.join(fixed)})"
+            part = "" if failure.verdict is ChangeVerdict.FIXED else f" ({', '.join(fixed)})"
             said.append(f"{failure.failure}{part}")
     return f"the upgrade fixes {', '.join(said)}" if said else ""
 
@@ -113,7 +113,7 @@ def notes(report: GateReport) -> Iterator[str]:
         yield f"the ignore of {ignore.failure} is not needed: it does not block"
 
 
-def evidence(report: GateReport) -> str:
+def what_ran(report: GateReport) -> str:
     """How what is said was proven, and when."""
     seen = [s for f in report.failures for p in f.places for s in (p.reference, p.candidate) if s]
     ran = [s for s in seen if s.evidence != "none"]

@@ -174,9 +174,9 @@ def _pid_inside(pid: int) -> int | None:
     return None
 
 
-def guard(mark: str, scratch: Path) -> subprocess.Popen[bytes]:
+def start_watchdog(run_id: str, scratch: Path) -> subprocess.Popen[bytes]:
     """Starts the guardian of a run; closing its input makes it clean up and leave."""
-    command = [sys.executable, "-m", "trl_compat.machine.watchdog", mark, str(scratch)]
+    command = [sys.executable, "-m", "trl_compat.machine.watchdog", run_id, str(scratch)]
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -213,10 +213,10 @@ def end_tree(pid: int, *, itself: bool = True) -> int:
         killed |= _kill(tree)
 
 
-def end_marked(mark: str, *, spare: Collection[int] = ()) -> int:
+def end_marked(run_id: str, *, spare: Collection[int] = ()) -> int:
     """Kills every process that carries a run's mark, wherever it is; gives their number."""
     killed: set[int] = set()
-    while found := [p for p in marked(mark) if p.pid not in spare]:
+    while found := [p for p in marked(run_id) if p.pid not in spare]:
         killed |= _kill(found)
     return len(killed)
 
@@ -232,12 +232,12 @@ def _kill(processes: Sequence[psutil.Process]) -> set[int]:
     return killed
 
 
-def marked(mark: str) -> list[psutil.Process]:
+def marked(run_id: str) -> list[psutil.Process]:
     """All living processes that carry a run's mark."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark and _living(process):
+            if process.environ().get(MARK) == run_id and _living(process):
                 found.append(process)
     return found
 

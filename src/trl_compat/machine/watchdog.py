@@ -17,12 +17,12 @@ import sys
 from trl_compat.machine import processes
 
 
-def main(mark: str, scratch: str) -> None:
+def main(run_id: str, scratch: str) -> None:
     """Waits for the end of input, then leaves nothing of the run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
-    processes.end_marked(mark)
+    processes.end_marked(run_id)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

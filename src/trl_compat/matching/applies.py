@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from trl_compat.ranges import Answer, holds, inside, ranges, same_commit
 from trl_compat.shipped import releases
-from trl_compat.shipped.records import Before, Block, Record, Value, Where
+from trl_compat.shipped.records import AffectedScope, Before, CompiledAdvisory, Value, Where
 from trl_compat.stacks.sources.source import Source
 from trl_compat.text.nearest import either
 from trl_compat.usage.conditions import EXTENDED, IMPLIES, NEEDS, Named, needed
@@ -35,7 +35,7 @@ class Match:
         inherited: what must hold for a trainer that only extends one of the block's, as a clause.
     """
 
-    block: Block
+    block: AffectedScope
     unnamed: dict[str, list[Value]]
     unknown: tuple[str, ...] = ()
     hidden_by: str | None = None
@@ -50,10 +50,10 @@ class Match:
     @property
     def provisos(self) -> tuple[str, ...]:
         """What must hold besides, as clauses."""
-        return tuple(filter(None, (self.block.provided, self.inherited)))
+        return tuple(filter(None, (self.block.also_requires, self.inherited)))
 
 
-def matches(record: Record, source: Source, named: Named) -> list[Match]:
+def matches(record: CompiledAdvisory, source: Source, named: Named) -> list[Match]:
     """The blocks of a record that apply, or of which it is not known whether they do."""
     # Of a commit that the record does not name, its ranges say nothing.
     examined = frozenset(c for b in record.blocks for cs in b.where.commits.values() for c in cs)
@@ -77,7 +77,7 @@ def matches(record: Record, source: Source, named: Named) -> list[Match]:
     return found
 
 
-def can_concern(record: Record, named: Named) -> bool:
+def can_concern(record: CompiledAdvisory, named: Named) -> bool:
     """Whether the record applies to what was named on any versions at all."""
     return any(
         _use(block, ANYTHING, named) is not None
@@ -164,7 +164,7 @@ class _Use:
     inherited: str
 
 
-def _use(block: Block, source: Source, named: Named) -> _Use | None:
+def _use(block: AffectedScope, source: Source, named: Named) -> _Use | None:
     """What is open of a block's conditions, or None if one of them does not hold."""
     unnamed: dict[str, list[Value]] = {}
     chosen: dict[str, list[Value]] = {}
@@ -189,7 +189,7 @@ def _use(block: Block, source: Source, named: Named) -> _Use | None:
     return _Use(unnamed, chosen, inherited)
 
 
-def _said_by_another(name: str, block: Block, named: Named) -> bool:
+def _said_by_another(name: str, block: AffectedScope, named: Named) -> bool:
     """Whether a named condition of the block implies this one."""
     return any(
         IMPLIES.get(other, ("",))[0] == name and other in named for other in block.conditions

@@ -17,7 +17,7 @@ from trl_compat.stacks.sources.source import Source
 
 
 @dataclass(frozen=True)
-class Found:
+class FailureSeen:
     """A failure as it was seen on a stack, and the patches that were proven there."""
 
     symptoms: list[str]
@@ -35,7 +35,7 @@ class Run:
     python: str
     run: str
     cells: int
-    found: Mapping[str, Found]
+    found: Mapping[str, FailureSeen]
     passed: tuple[str, ...]
 
 
@@ -63,7 +63,7 @@ def shipped() -> tuple[Run, ...]:
             python=stack["python"],
             run=stack["run"],
             cells=stack["cells"],
-            found={failure: Found(**found) for failure, found in stack["found"].items()},
+            found={failure: FailureSeen(**found) for failure, found in stack["found"].items()},
             passed=tuple(stack["passed"]),
         )
         for name, stack in data["stacks"].items()

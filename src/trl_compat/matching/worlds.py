@@ -17,7 +17,7 @@ from packaging.version import Version
 from trl_compat.matching.applies import Match, neighbours, possible
 from trl_compat.packages import REQUIRED_BY_TRL
 from trl_compat.ranges import inside
-from trl_compat.shipped.records import Record, Value
+from trl_compat.shipped.records import CompiledAdvisory, Value
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage.conditions import NEEDS, Named
 from trl_compat.usage.vocabulary import Vocabulary
@@ -52,7 +52,7 @@ class Settled:
 
 
 def settled(
-    record: Record, found: Sequence[Match], source: Source, named: Named
+    record: CompiledAdvisory, found: Sequence[Match], source: Source, named: Named
 ) -> tuple[Settled, ...]:
     """The smallest sets of matches that cover every version that is possible."""
     kept = []
@@ -121,7 +121,7 @@ def _intersection(
     return met
 
 
-def _covers(case: Settled, record: Record, source: Source, named: Named) -> bool:
+def _covers(case: Settled, record: CompiledAdvisory, source: Source, named: Named) -> bool:
     """Whether one of the blocks holds for every combination of releases that is possible."""
     packages = dict.fromkeys(package for match in case.matches for package in match.unknown)
     kinds = []
@@ -142,7 +142,7 @@ def _covers(case: Settled, record: Record, source: Source, named: Named) -> bool
     )
 
 
-def _range(match: Match, package: str, record: Record) -> tuple[str, ...]:
+def _range(match: Match, package: str, record: CompiledAdvisory) -> tuple[str, ...]:
     ranges = (match.block.where.versions.get(package), record.available.get(package))
     return tuple(range_ for range_ in ranges if range_)
 

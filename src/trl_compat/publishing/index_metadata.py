@@ -2,7 +2,7 @@
 
 A wheel is a zip file: only its table of contents and its METADATA are downloaded, by range
 requests, which takes kilobytes even for torch.  A source package is small and is downloaded
-completely.  Only ``trl-compat advisories releases`` calls this.
+completely.  Only ``trl-compat refresh`` calls this.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from trl_compat.advisories.catalogue import Catalogue
-from trl_compat.advisories.schema import Advisory, Affected, Conditions, Value
+from trl_compat.advisories.schema import Advisory, Affected, ConditionMap, Value
 from trl_compat.publishing.events import is_open
 from trl_compat.ranges import inside
 from trl_compat.results import Results, found_in
@@ -94,16 +94,16 @@ def _overlaps(advisory: Advisory, releases: Releases) -> Rule:
     for (n, one), (m, other) in combinations(numbered, 2):
         if not _compatible(one.conditions, other.conditions) or not _meet(one, other, releases):
             continue
-        if one.symptom != other.symptom and not one.first:
+        if one.symptom != other.symptom and not one.precedence:
             yield (
                 "error",
-                f"affected {n} and {m} overlap with different symptoms; give the reason in 'first'",
+                f"affected {n} and {m} overlap with different symptoms; give the 'precedence'",
             )
         if one.symptom == other.symptom and one.conditions == other.conditions:
             yield "error", f"affected {n} and {m} overlap and are equivalent"
 
 
-def _compatible(one: Conditions, other: Conditions) -> bool:
+def _compatible(one: ConditionMap, other: ConditionMap) -> bool:
     common = one.keys() & other.keys()
     return all(_set(one[name]) & _set(other[name]) for name in common)
 
@@ -239,9 +239,12 @@ def _for_users(advisory: Advisory) -> Rule:
     """A facet or a stand-in means nothing to a user."""
     for number, block in enumerate(advisory.affected, 1):
         inner = block.conditions.keys() & {"facet", "without_stand_in"}
-        if inner and block.means is None:
+        if inner and block.user_conditions is None:
             level: Literal["error", "warning"] = "warning" if advisory.masks else "error"
-            text = f"affected {number}: '{min(inner)}' exists only in the reproduction; add 'means'"
+            text = (
+                f"affected {number}: '{min(inner)}' exists only in the reproduction; "
+                "add 'user_conditions'"
+            )
             yield level, text
 
 

@@ -114,7 +114,7 @@ def _affected(advisory: Advisory, block: Affected, releases: Releases) -> dict[s
             "only_together_with": also,
             "commits": {p: list(commits) for p, commits in block.commits.items()},
             "conditions": _plain(advisory, block),
-            "provided": block.provided,
+            "also_requires": block.also_requires,
             "symptom": {"exception": symptom.exception, "message": symptom.message},
         },
     }
@@ -143,7 +143,7 @@ def _details(advisory: Advisory) -> str:
         where += [f"{p} at commit {', '.join(c)}" for p, c in block.commits.items()]
         how = phrase(_plain(advisory, block))
         clause = f"- {' and '.join(where)}" + (f", with {how}" if how else "")
-        parts.append(clause + (f", if {block.provided}" if block.provided else ""))
+        parts.append(clause + (f", if {block.also_requires}" if block.also_requires else ""))
     parts.append(" ".join(advisory.advice.split()))
     return "\n".join(dict.fromkeys(part for part in parts if part))
 

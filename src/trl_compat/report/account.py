@@ -16,7 +16,7 @@ import trl_compat
 from trl_compat.advisories import Advisory
 from trl_compat.cells.expectations import standalone_name
 from trl_compat.report import counts, provenance
-from trl_compat.report.release_summary import standings
+from trl_compat.report.release_summary import summaries
 from trl_compat.results import Results
 
 SHIPPED = Path(trl_compat.__file__).with_name("shipped") / "results.json"
@@ -27,13 +27,13 @@ class Account:
     """What is told of a failure.
 
     Attributes:
-        standings: what each release does about it.
+        release_summary: what each release does about it.
         evidence: how that was proven, on which machine and when.
         fixes: what became of the cells of each fix, right or wrong, by its name.
         source: where this is from, where that is not the checkout's own results.
     """
 
-    standings: tuple[str, ...] = ()
+    release_summary: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     fixes: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
@@ -54,7 +54,9 @@ def of(document: Results, advisory: Advisory) -> Account:
         found = counts.of_fix(mine, advisory.id, wrong.name, wrong=True)
         told[wrong.name] = counts.refuted(found)
     return Account(
-        standings=tuple(f"{s.words} TRL {s.releases}" for s in standings(document, advisory.id)),
+        release_summary=tuple(
+            f"{s.words} TRL {s.releases}" for s in summaries(document, advisory.id)
+        ),
         evidence=tuple(provenance.evidence(document, mine)),
         fixes=told,
     )
@@ -71,7 +73,7 @@ def shipped(failure: str) -> Account:
     if told is None:
         return Account()
     return Account(
-        standings=tuple(told["standings"]),
+        release_summary=tuple(told["release_summary"]),
         evidence=tuple(told["evidence"]),
         fixes=told["fixes"],
         source=f"the results shipped with trl-compat {trl_compat.__version__}",

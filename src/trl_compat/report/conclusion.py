@@ -34,7 +34,7 @@ def table(document: results.Results, cells: Sequence[results.CellResult]) -> Tab
     return shown
 
 
-def findings(
+def summary_lines(
     document: results.Results, cells: Sequence[results.CellResult], catalogue: Catalogue
 ) -> Iterator[str]:
     """What was found, the most important first, as lines of rich markup.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trl_compat.advisories import Catalogue
 from trl_compat.report import tables
-from trl_compat.report.findings import Finding
+from trl_compat.report.finding import Finding
 from trl_compat.results import CellResult, Results
 
 

@@ -27,7 +27,7 @@ def sections(
     yield "What you see", "\n".join(_symptoms(advisory))
     yield "Who is affected", "\n".join(_affected(advisory))
     yield "Why", _paragraph(advisory.cause)
-    if run.standings:
+    if run.release_summary:
         yield "What was run", "\n".join(_runs(run))
     for number, fix in enumerate(advisory.fixes):
         heading = "The fix" if number == 0 else "Another fix"
@@ -70,7 +70,7 @@ def _affected(advisory: Advisory) -> Iterator[str]:
 
 
 def _runs(run: Account) -> Iterator[str]:
-    yield from map(_item, run.standings)
+    yield from map(_item, run.release_summary)
     for line in run.evidence:
         yield _item(f"evidence: {line}")
     if run.source:

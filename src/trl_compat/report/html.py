@@ -20,7 +20,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from trl_compat.advisories import Advisory, Catalogue, Remedy
+from trl_compat.advisories import Advisory, Catalogue, FixBase
 from trl_compat.cells.expectations import standalone_name
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.packages import SHOWN_PACKAGES
@@ -28,7 +28,7 @@ from trl_compat.report import counts, page_data, provenance, stand_ins, tables, 
 from trl_compat.report.coverage import Coverage, coverage
 from trl_compat.report.page_data import SIGNS, kind
 from trl_compat.report.proven import proven_sets
-from trl_compat.report.release_summary import Standing, VariantRow, by_variant, standings
+from trl_compat.report.release_summary import ReleaseSummary, VariantRow, by_variant, summaries
 from trl_compat.results import CellResult, Results
 
 
@@ -55,7 +55,7 @@ class Trial:
     Those of its standalone form are told apart; empty without one.
     """
 
-    fix: Remedy
+    fix: FixBase
     counted: str
     standalone: str = ""
 
@@ -65,7 +65,7 @@ class Section:
     """Everything that the page says about one failure."""
 
     advisory: Advisory
-    standings: tuple[Standing, ...]
+    release_summary: tuple[ReleaseSummary, ...]
     variants: tuple[VariantRow, ...]
     fixes: tuple[Trial, ...]
     wrong_fixes: tuple[Trial, ...]
@@ -194,7 +194,7 @@ def _section(document: Results, catalogue: Catalogue, failure: str) -> Section:
     cells = [cell for cell in document.cells if cell.failure == failure]
     return Section(
         advisory=advisory,
-        standings=standings(document, failure),
+        release_summary=summaries(document, failure),
         variants=by_variant(document, failure),
         fixes=tuple(
             Trial(

@@ -14,7 +14,7 @@ from trl_compat.cells.expectations import standalone_name
 from trl_compat.packages import SHOWN_PACKAGES
 from trl_compat.report import counts, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import coverage
-from trl_compat.report.release_summary import by_variant, standings
+from trl_compat.report.release_summary import by_variant, summaries
 from trl_compat.results import CellResult, Results
 
 SIZE_LIMIT = 400_000  # bytes; GitHub renders files up to 512 KB
@@ -65,7 +65,7 @@ def _failure(document: Results, advisory: Advisory, every_cell: bool) -> Iterato
     yield ""
     yield f"**{_text(advisory.title)}.** {_text(advisory.summary)}"
     yield ""
-    for standing in standings(document, advisory.id):
+    for standing in summaries(document, advisory.id):
         why = f" ({_text(standing.why)})" if standing.why else ""
         yield f"- {standing.words} TRL {standing.releases}{why}"
     for fix in advisory.fixes:
@@ -99,7 +99,7 @@ def _by_variant(document: Results, failure: str) -> Iterator[str]:
     yield _row("variant", "fix", "TRL releases")
     yield _row("---", "---", "---")
     for row in by_variant(document, failure):
-        parts = [f"{outcome.folded} {outcome}: {told}" for outcome, told in row.found]
+        parts = [f"{outcome.mark} {outcome}: {told}" for outcome, told in row.found]
         control = " (control)" if row.control else ""
         named = f"`{row.fix}`{' (a wrong fix)' if row.wrong_fix else ''}" if row.fix else ""
         yield _row(f"{row.variant}{control}", named, "<br>".join(parts))
@@ -123,7 +123,7 @@ def _every_cell(document: Results, cells: Sequence[CellResult]) -> Iterator[str]
 
 
 def _cell(cell: CellResult) -> str:
-    word = f"{cell.outcome.folded} {cell.outcome}"
+    word = f"{cell.outcome.mark} {cell.outcome}"
     if cell.masked_by:
         word += f" by {cell.masked_by}"
     if not cell.agrees:

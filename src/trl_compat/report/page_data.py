@@ -52,7 +52,7 @@ SIGNS = {"pass": "✓", "fail": "✗", "look": "!", "absent": "–", "unrun": "�
 
 def kind(outcome: Outcome) -> str:
     """``pass``, ``fail``, ``look`` or ``absent``: the four ways that tables show."""
-    return KINDS[outcome.folded]
+    return KINDS[outcome.mark]
 
 
 def embedded(document: Results, catalogue: Catalogue) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _folded(chosen: Collection[Version], names: Mapping[Version, str]) -> list[s
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReleaseSummary:
     """The TRL releases with one outcome.
 
     Attributes:
@@ -125,7 +125,7 @@ class Standing:
         return "; ".join(self.reasons) if told else ""
 
 
-def standings(document: Results, failure: str) -> tuple[Standing, ...]:
+def summaries(document: Results, failure: str) -> tuple[ReleaseSummary, ...]:
     """What the releases do about a failure; the worst of a release's stacks speaks for it."""
     cells = [cell for cell in document.cells if cell.failure == failure]
     by_release: dict[str, Outcome] = {}
@@ -145,7 +145,7 @@ def standings(document: Results, failure: str) -> tuple[Standing, ...]:
         chosen = [release for release, worst in by_release.items() if worst is outcome]
         if chosen:
             here = [cell for release in chosen for cell in _at(document, cells, release)]
-            found.append(Standing(outcome, tell(chosen, seen), _reasons(here, outcome)))
+            found.append(ReleaseSummary(outcome, tell(chosen, seen), _reasons(here, outcome)))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import trl_compat
-from trl_compat.report.findings import Finding
+from trl_compat.report.finding import Finding
 from trl_compat.text import uri
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

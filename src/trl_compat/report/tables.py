@@ -49,7 +49,7 @@ class Summary:
     @property
     def mark(self) -> str:
         """✅, ❌, ⚠️ or —."""
-        return self.outcome.folded
+        return self.outcome.mark
 
     @property
     def word(self) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trl_compat.advisories import INTERNAL, Advisory, Affected, Remedy, Scope
+from trl_compat.advisories import INTERNAL, Advisory, Affected, FixBase, Scope
 from trl_compat.usage import strategies
 
 DEVICES = {"cpu": "on CPU ranks", "cuda": "on GPUs"}
@@ -42,7 +42,7 @@ def conditions(wanted: Mapping[str, Any]) -> str:
     return ", ".join(told)
 
 
-def releases(scope: Scope | Remedy) -> str:
+def releases(scope: Scope | FixBase) -> str:
     """``trl >=0.11.0, <=1.12.0 with transformers <5.0``."""
     ranges = [f"{name} {range_.replace(',', ', ')}" for name, range_ in scope.versions.items()]
     commits = [
@@ -55,7 +55,7 @@ def releases(scope: Scope | Remedy) -> str:
 def when(advisory: Advisory, scope: Affected) -> str:
     """What a user has who is hit, with what has to hold besides."""
     named = conditions(advisory.conditions_for_users(scope))
-    return f"{named}, where {scope.provided}" if scope.provided else named
+    return f"{named}, where {scope.also_requires}" if scope.also_requires else named
 
 
 def affected(advisory: Advisory) -> list[tuple[str, str, str]]:

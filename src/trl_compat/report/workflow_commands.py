@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trl_compat.report.findings import Finding
+from trl_compat.report.finding import Finding
 from trl_compat.text import uri, workflow
 
 WORDS = {"error": "error", "warning": "warning", "note": "notice"}

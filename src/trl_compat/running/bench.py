@@ -20,14 +20,14 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trl_compat import advisories
-from trl_compat.cells.fingerprint import differences, essence
+from trl_compat.cells.fingerprint import differences, fingerprint
 from trl_compat.cells.outcomes import Observation, Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files import project
 from trl_compat.machine import commands
 from trl_compat.running import matrix_run
-from trl_compat.running.campaign import Campaign, Order
+from trl_compat.running.campaign import Campaign, RunSpec
 from trl_compat.running.execution.watch import Limits
 from trl_compat.running.store import Store
 from trl_compat.stacks import matrix
@@ -185,7 +185,7 @@ def _cells(where: project.Project, cells: list[Cell], jobs: int, folder: Path) -
     unlike = [
         f"{name}{line}"
         for name, (a, b) in pairs.items()
-        for line in differences(essence(a), essence(b))
+        for line in differences(fingerprint(a), fingerprint(b))
     ]
     yield Figure(what="cells with different results", ours="; ".join(unlike) or "none")
 
@@ -204,7 +204,7 @@ def _pairs(
         first, second = (record.observations[0] if record else None for record in records)
         if first is None or second is None:
             raise HarnessError(f"bench: no record of {cell.id}")
-        if first.unsound is None and second.unsound is None:
+        if first.not_started is None and second.not_started is None:
             pairs[cell.id] = (first, second)
     return pairs
 
@@ -215,7 +215,7 @@ def _campaign(
     apart = project.at(where.root, matrix=where.matrix_file, reports=folder)
     models = project.check_models(where, tuple(sorted({cell.model for cell in cells})))
     return Campaign(
-        Order(
+        RunSpec(
             root=apart.root,
             matrix_file=apart.matrix_file,
             reports=apart.reports,

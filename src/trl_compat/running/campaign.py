@@ -22,9 +22,9 @@ from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files.project import Project
 from trl_compat.machine.host import visible_gpus
 from trl_compat.running.execution import bundle
-from trl_compat.running.execution.runner import StackRunner, unsound
+from trl_compat.running.execution.runner import StackRunner, not_started
 from trl_compat.running.execution.watch import Limits
-from trl_compat.running.store import CellRecord, Store, Surroundings, content_key
+from trl_compat.running.store import CellRecord, ResolvedStack, Store, content_key
 from trl_compat.runtime.signature import errnos
 from trl_compat.runtime.spec import CellSpec
 from trl_compat.stacks.environments import (
@@ -40,7 +40,7 @@ from trl_compat.stacks.environments.damage import Depth
 from trl_compat.stacks.matrix import Matrix
 
 
-class Order(BaseModel):
+class RunSpec(BaseModel):
     """The campaign as data.
 
     Attributes:
@@ -84,7 +84,7 @@ class Campaign:
     the stack goes on in an environment that is made again.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: RunSpec) -> None:
         self.order = order
         self.project = order.project
         self.matrix, self.catalogue = order.matrix, order.catalogue
@@ -194,7 +194,7 @@ class Campaign:
         record = CellRecord(
             key=self.key(cell, environment.lock.sha256),
             cell_id=cell.id,
-            surroundings=Surroundings(
+            surroundings=ResolvedStack(
                 lock_sha256=environment.lock.sha256, packages=environment.lock.packages
             ),
             observations=tuple(self._observe(cell, launch) for _ in range(self.order.repeat)),
@@ -213,7 +213,7 @@ class Campaign:
                 raise self._failed
             case _:
                 outcome = Outcome.HARNESS_ERROR
-        seen = unsound(outcome, str(self._failed), world_size=cell.world_size)
+        seen = not_started(outcome, str(self._failed), world_size=cell.world_size)
         return self._keep(_nothing(seen, cell, self.order.run), cell)
 
     def confirm(self, cell: Cell) -> Verdict:
@@ -260,7 +260,7 @@ class Campaign:
             "run the same command again to rebuild it"
         )
         for cell in self._files_unchecked:
-            seen = unsound(Outcome.HARNESS_ERROR, sentence, world_size=cell.world_size)
+            seen = not_started(Outcome.HARNESS_ERROR, sentence, world_size=cell.world_size)
             self.store.write(_nothing(seen, cell, self.order.run))
 
     def unconfirmed(self, cell: Cell) -> bool:
@@ -294,7 +294,7 @@ class Campaign:
                 raise BadInput(
                     f"cell {cell.id}: {os.strerror(full[0])}; the results so far are kept"
                 ) from None
-            return unsound(
+            return not_started(
                 Outcome.HARNESS_ERROR,
                 f"{type(error).__name__}: {error}; run it again, and report it if it happens again",
                 world_size=cell.world_size,
@@ -358,7 +358,7 @@ class Campaign:
 
 
 def _started(record: CellRecord) -> bool:
-    return all(seen.unsound is None for seen in record.observations)
+    return all(seen.not_started is None for seen in record.observations)
 
 
 def _nothing(seen: Observation, cell: Cell, run: str) -> CellRecord:

@@ -191,7 +191,7 @@ class Display:
 
     def _print_cell(self, cell: Cell, verdict: Verdict, seconds: float) -> None:
         place = f"[{self._reused + self._done}/{self._total}]"
-        mark = verdict.outcome.folded
+        mark = verdict.outcome.mark
         self.console.print(
             f"[dim]{escape(place)}[/] {mark} [{conclusion.STYLE[mark]}]{verdict.outcome}[/]  "
             f"{escape(label(cell))}  [dim]{seconds:.1f} s[/]",
@@ -228,7 +228,7 @@ class Display:
             f"{len(cells)} of {self._total} cells in {minutes} min {seconds} s "
             f"({self._reused} reused): {said or 'nothing was run'}"
         )
-        for line in conclusion.findings(document, cells, catalogue):
+        for line in conclusion.summary_lines(document, cells, catalogue):
             self.console.print(line, soft_wrap=True)
         for line in conclusion.what_next(cells, self._reports, interrupted=interrupted):
             self.console.print(line, soft_wrap=True)

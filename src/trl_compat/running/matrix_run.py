@@ -22,7 +22,7 @@ from trl_compat import report, results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells import rerun
 from trl_compat.cells.outcomes import Observation, Outcome, Verdict
-from trl_compat.cells.plan import Cell, Plan, Selection, plan
+from trl_compat.cells.plan import Cell, CellPlan, Selection, plan
 from trl_compat.cells.rerun import Again
 from trl_compat.errors import (
     EXIT_FINDINGS,
@@ -38,7 +38,7 @@ from trl_compat.machine import isolation
 from trl_compat.machine.parts import missing
 from trl_compat.report import logs
 from trl_compat.running import merging, runs
-from trl_compat.running.campaign import Campaign, Order, agrees
+from trl_compat.running.campaign import Campaign, RunSpec, agrees
 from trl_compat.running.display import Describe, Display
 from trl_compat.running.execution.watch import Limits
 from trl_compat.running.pytest_plugin import BAD_INPUT
@@ -81,7 +81,7 @@ class Ran:
     """
 
     campaign: Campaign
-    planned: Plan
+    planned: CellPlan
     finished: Sequence[tuple[Cell, CellRecord]]
     result: results.RunResult
     again: Again
@@ -152,7 +152,7 @@ def run(
     models = project.check_models(where, table.models)
     this = runs.begin(options.command, selection.profile)
     again = _again(where, table, selection, options)
-    order = Order(
+    order = RunSpec(
         root=where.root,
         matrix_file=where.matrix_file,
         reports=where.reports,
@@ -227,8 +227,8 @@ def _again(where: Project, table: matrix.Matrix, selection: Selection, options: 
     if where.reports != usual.reports:
         more += ["--reports", rerun.shown(where.reports)]
     for option, limit, normal in (
-        ("--limit", options.limits.seconds, Limits().seconds),
-        ("--silence", options.limits.silence, Limits().silence),
+        ("--timeout", options.limits.seconds, Limits().seconds),
+        ("--idle-timeout", options.limits.idle, Limits().idle),
     ):
         if limit != normal:
             more += [option, f"{limit:g}"]
@@ -248,7 +248,7 @@ def _describer(campaign: Campaign, cells: list[Cell]) -> Describe:
     return describe
 
 
-def execute(order: Order, todo: list[Cell], jobs: int, display: object) -> bool:
+def execute(order: RunSpec, todo: list[Cell], jobs: int, display: object) -> bool:
     """Runs cells through pytest; True if the user interrupted it.
 
     Args:

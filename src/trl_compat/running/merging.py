@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from trl_compat import results
 from trl_compat.cells.outcomes import Launch, Verdict, left_running
-from trl_compat.cells.plan import Cell, Plan
+from trl_compat.cells.plan import Cell, CellPlan
 from trl_compat.cells.rerun import Again
 from trl_compat.packages import PACKAGES
 from trl_compat.report import logs
@@ -23,7 +23,7 @@ from trl_compat.stacks import matrix
 
 def document(
     campaign: Campaign,
-    planned: Plan,
+    planned: CellPlan,
     finished: Sequence[tuple[Cell, CellRecord]],
     previous: Results | None,
     run: RunResult,
@@ -108,7 +108,7 @@ def _same_run(record: CellRecord, before: CellResult | None) -> str | None:
 
 def _not_run(
     campaign: Campaign,
-    planned: Plan,
+    planned: CellPlan,
     previous: Results | None,
     run: RunResult,
     cells: Sequence[CellResult],

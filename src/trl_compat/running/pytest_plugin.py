@@ -21,7 +21,7 @@ import pytest
 from trl_compat.cells.outcomes import Outcome, Verdict
 from trl_compat.cells.plan import Cell
 from trl_compat.errors import BadInput
-from trl_compat.running.campaign import Campaign, Order, agrees
+from trl_compat.running.campaign import Campaign, RunSpec, agrees
 from trl_compat.runtime import confine
 
 BAD_INPUT = "bad-input"
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Reads the campaign, in the controller and in every worker."""
     path = config.getoption("--campaign")
-    order = Order.model_validate_json(Path(path).read_bytes())
+    order = RunSpec.model_validate_json(Path(path).read_bytes())
     config.stash[CAMPAIGN] = Campaign(order)
     confine.adopt_orphans()
     if "PYTEST_XDIST_WORKER" in os.environ:

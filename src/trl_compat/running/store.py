@@ -18,7 +18,7 @@ from trl_compat.cells.plan import Cell
 from trl_compat.files.writing import write_atomically
 
 
-class Surroundings(BaseModel):
+class ResolvedStack(BaseModel):
     """What a stack resolved to: the digest of its lock and the version of every package."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,7 +40,7 @@ class CellRecord(BaseModel):
 
     key: str
     cell_id: str
-    surroundings: Surroundings | None
+    surroundings: ResolvedStack | None
     observations: tuple[Observation, ...] = Field(min_length=1)
     confirmation: Observation | None = None
     run: str = ""

@@ -37,14 +37,14 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Block:
+class AffectedScope:
     """A scope in which a failure shows, in conditions that a user can name.
 
     Attributes:
         symptom: name of the symptom; ``exception`` and ``message`` are its type and pattern.
         conditions: allowed values by name.
         severity: how it hurts.
-        provided: what must hold besides, as a clause.
+        also_requires: what must hold besides, as a clause.
         absent: where the release lacks what could fail.
         hidden: where another failure stops the run before.
     """
@@ -55,7 +55,7 @@ class Block:
     severity: str
     where: Where
     conditions: Mapping[str, list[Value]]
-    provided: str
+    also_requires: str
     absent: tuple[Before, ...]
     hidden: tuple[Before, ...]
 
@@ -81,7 +81,7 @@ class WrongFix:
 
 
 @dataclass(frozen=True)
-class Avoidance:
+class CompiledWorkaround:
     """Other versions, or an option with the versions that it is for."""
 
     upgrade: Mapping[str, str]
@@ -92,7 +92,7 @@ class Avoidance:
 
 
 @dataclass(frozen=True)
-class Record:
+class CompiledAdvisory:
     """An advisory, as far as doctor, marks and constraints need it."""
 
     id: str
@@ -101,17 +101,17 @@ class Record:
     severity: str
     advice: str
     available: Mapping[str, str]
-    blocks: tuple[Block, ...]
+    blocks: tuple[AffectedScope, ...]
     patches: tuple[Patch, ...]
-    avoid: tuple[Avoidance, ...]
+    avoid: tuple[CompiledWorkaround, ...]
     wrong_fixes: tuple[WrongFix, ...]
     references: tuple[str, ...]
 
 
-def parse(data: Mapping[str, Any]) -> Record:
+def parse(data: Mapping[str, Any]) -> CompiledAdvisory:
     """A record from its JSON form."""
     blocks = tuple(
-        Block(
+        AffectedScope(
             **{
                 **block,
                 "where": Where(**block["where"]),
@@ -128,11 +128,11 @@ def parse(data: Mapping[str, Any]) -> Record:
     parts = {
         "blocks": blocks,
         "patches": patches,
-        "avoid": tuple(Avoidance(**way) for way in data["avoid"]),
+        "avoid": tuple(CompiledWorkaround(**way) for way in data["avoid"]),
         "wrong_fixes": wrong,
         "references": tuple(data["references"]),
     }
-    return Record(**{**data, **parts})
+    return CompiledAdvisory(**{**data, **parts})
 
 
 Use = Mapping[str, Value]
@@ -146,7 +146,7 @@ def _shipped() -> dict[str, Any]:
 
 
 @cache
-def shipped() -> dict[str, Record]:
+def shipped() -> dict[str, CompiledAdvisory]:
     """Every record that is shipped, by id; withdrawn ones are not."""
     return {data["id"]: parse(data) for data in _shipped()["records"]}
 
@@ -156,7 +156,7 @@ def shipped_uses() -> tuple[Use, ...]:
     return tuple(_shipped()["uses"])
 
 
-def shipped_record(failure: str) -> Record:
+def shipped_record(failure: str) -> CompiledAdvisory:
     """The record of a failure.
 
     Raises:

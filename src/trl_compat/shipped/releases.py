@@ -1,6 +1,6 @@
 """The releases of the packages under test, and their dates: a shipped list.
 
-``trl-compat advisories releases`` generates ``shipped/releases.json`` from the package index.  It
+``trl-compat refresh`` generates ``shipped/releases.json`` from the package index.  It
 lets offline commands distinguish a release from a misspelt version, and states the date of the
 list.
 """

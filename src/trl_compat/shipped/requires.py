@@ -2,7 +2,7 @@
 
 ``shipped/requires.json`` has every final release of ``shipped/releases.json`` with the metadata of
 the package index, so that upgrades can be recommended and planned offline.
-``trl-compat advisories releases`` generates both.
+``trl-compat refresh`` generates both.
 
 An extra counts if it is named after a package: ``trl[deepspeed]`` states TRL's requirements on
 DeepSpeed if both are installed.  Only lower bounds and excluded single releases count: upper bounds

@@ -139,7 +139,7 @@ class Stack(FrozenModel):
         return [*wanted, *self.with_]
 
 
-class Block(FrozenModel):
+class Selector(FrozenModel):
     """A part of the cross product; what is left out means all.
 
     ``variants`` left out means those that each advisory names as its ``default``; ``[all]`` means
@@ -161,7 +161,7 @@ class Profile(FrozenModel):
     """
 
     about: str
-    select: tuple[Block, ...] = Field(min_length=1)
+    select: tuple[Selector, ...] = Field(min_length=1)
     standalone: tuple[str, ...] = ()
 
 

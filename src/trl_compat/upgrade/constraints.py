@@ -21,11 +21,11 @@ from packaging.version import Version
 from trl_compat.matching.applies import matches
 from trl_compat.ranges import inside
 from trl_compat.shipped import requires
-from trl_compat.shipped.records import Block, Record
+from trl_compat.shipped.records import AffectedScope, CompiledAdvisory
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import packages_of, seen_right
 from trl_compat.upgrade.safety import Safety
-from trl_compat.upgrade.versions import Versions
+from trl_compat.upgrade.versions import State
 from trl_compat.usage.conditions import Named
 
 LISTED = 16  # releases that are excluded by name; with more, the list is of no use to anybody
@@ -54,29 +54,32 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Avoidance:
+class Constraints:
     """The ways to avoid a failure, the mildest first, and what pip cannot say, in sentences."""
 
-    record: Record
+    record: CompiledAdvisory
     ways: tuple[Way, ...]
     caveats: tuple[str, ...]
     concerned: bool = True
 
 
 def avoid(
-    record: Record, given: Mapping[str, str], named: Named, records: Mapping[str, Record]
-) -> Avoidance:
+    record: CompiledAdvisory,
+    given: Mapping[str, str],
+    named: Named,
+    records: Mapping[str, CompiledAdvisory],
+) -> Constraints:
     """The constraints that avoid a failure, where some packages are at given versions."""
     source = Source("the given versions", "requirements", versions=given, complete=False)
     caveats = tuple(dict.fromkeys(_commits(record.blocks, given)))
     if not matches(record, source, named):
-        return Avoidance(record, (), caveats, concerned=False)
+        return Constraints(record, (), caveats, concerned=False)
     safety = Safety({**records, record.id: record}, requires.known(), source, named)
     start = {package: Version(version) for package, version in given.items()}
     free = [package for package in packages_of(record) if package not in given]
     ways = [way for package in free for way in _ways(package, record, safety, start)]
     ways.sort(key=lambda way: (way.lacks, way.excluded, way.package != "trl"))
-    return Avoidance(record, tuple(ways), caveats)
+    return Constraints(record, tuple(ways), caveats)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class _Release:
     has: bool
 
 
-def _ways(package: str, record: Record, safety: Safety, start: Versions) -> Iterator[Way]:
+def _ways(package: str, record: CompiledAdvisory, safety: Safety, start: State) -> Iterator[Way]:
     """The constraints on a package that leave every block."""
     known = list(_releases(package, record, safety, start))
     if not any(one.hit for one in known) or not any(one.allowed for one in known):
@@ -104,7 +107,9 @@ def _ways(package: str, record: Record, safety: Safety, start: Versions) -> Iter
             yield _side(package, known, places[0], places[-1])
 
 
-def _releases(package: str, record: Record, safety: Safety, start: Versions) -> Iterator[_Release]:
+def _releases(
+    package: str, record: CompiledAdvisory, safety: Safety, start: State
+) -> Iterator[_Release]:
     spans = list(safety.spans.after(package, Version("0")))
     states = [{**start, package: span[0]} for span in spans]
     hit = [bool(safety.matches(record.id, state)) for state in states]
@@ -137,7 +142,7 @@ def _side(package: str, known: Sequence[_Release], first: int, last: int) -> Way
     return Way(package, ",".join(parts), excluded, not known[first].has, newest)
 
 
-def _commits(blocks: Sequence[Block], given: Mapping[str, str]) -> Iterator[str]:
+def _commits(blocks: Sequence[AffectedScope], given: Mapping[str, str]) -> Iterator[str]:
     for block in blocks:
         for package, commits in block.where.commits.items():
             short = ", ".join(commit[:9] for commit in commits)
@@ -145,7 +150,7 @@ def _commits(blocks: Sequence[Block], given: Mapping[str, str]) -> Iterator[str]
                 yield f"a constraint cannot exclude {package} from git at {short}"
 
 
-def patch(record: Record, given: Mapping[str, str]) -> str:
+def patch(record: CompiledAdvisory, given: Mapping[str, str]) -> str:
     """Which patch keeps the versions, in a sentence; empty if there is none for those given."""
     known = {package: Version(version) for package, version in given.items()}
     for fix in record.patches:
@@ -155,7 +160,7 @@ def patch(record: Record, given: Mapping[str, str]) -> str:
     return ""
 
 
-def text(avoidance: Avoidance, given: Mapping[str, str]) -> str:
+def text(avoidance: Constraints, given: Mapping[str, str]) -> str:
     """The constraints as a file for ``pip install -c``; the patch and other ways in comments."""
     record = avoidance.record
     lines = [f"# avoids {record.id}: {record.title}"]

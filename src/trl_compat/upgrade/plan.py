@@ -22,16 +22,16 @@ from trl_compat.matching.applies import covers
 from trl_compat.matching.nearest_run import Nearest, Run
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import releases, requires
-from trl_compat.shipped.records import Record
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.safety import Safety, moved
 from trl_compat.upgrade.steps import steps
 from trl_compat.upgrade.targets import Choices, Targets
-from trl_compat.upgrade.versions import Bump, Versions, bumps
+from trl_compat.upgrade.versions import Bump, State, bumps
 from trl_compat.usage.conditions import Named
 
 Goal = Mapping[str, SpecifierSet]
-Resolver = Callable[[Versions], str | None]
+Resolver = Callable[[State], str | None]
 """Why a set of versions cannot be installed together; None if it can."""
 
 
@@ -65,7 +65,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpgradePlan:
     """The answer.
 
     Attributes:
@@ -136,10 +136,10 @@ def make(
     source: Source,
     goal: Goal,
     named: Named,
-    records: Mapping[str, Record],
+    records: Mapping[str, CompiledAdvisory],
     runs: tuple[Run, ...],
     resolver: Resolver | None,
-) -> Plan:
+) -> UpgradePlan:
     """The plan for a source; what the resolver refuses is gone round.
 
     Raises:
@@ -152,7 +152,7 @@ def make(
     none = way is None and patched is None
     end = way[-1] if way else start
     before, after = safety.failures(start), safety.failures(end)
-    return Plan(
+    return UpgradePlan(
         source=source,
         goal=goal,
         named=named,
@@ -166,9 +166,7 @@ def make(
     )
 
 
-def _way(
-    start: Versions, goal: Goal, safety: Safety, resolver: Resolver | None
-) -> list[Versions] | None:
+def _way(start: State, goal: Goal, safety: Safety, resolver: Resolver | None) -> list[State] | None:
     """The sets of versions after each step of the best way; None if there is none."""
     needed = tuple(p for p, range_ in goal.items() if start[p].public not in range_)
     if not needed:
@@ -176,7 +174,7 @@ def _way(
     targets = Targets(safety, start, _choices(safety, start, goal))
     while len(safety.refused) < MOST_REFUSED:
         found = (steps(start, end, safety) for end in targets.nearest(needed))
-        best: tuple[int, list[Versions]] | None = None
+        best: tuple[int, list[State]] | None = None
         for way in islice(filter(None, found), MOST_ENDS):
             if best is None or way[0] < best[0]:
                 best = way
@@ -191,7 +189,7 @@ def _way(
     return None
 
 
-def _choices(safety: Safety, start: Versions, goal: Goal) -> Choices:
+def _choices(safety: Safety, start: State, goal: Goal) -> Choices:
     """What each package may be moved to, the newest first; the newest of a span stands for it.
 
     Packages go forward only, and one of the goal goes to where the goal is.
@@ -208,7 +206,7 @@ def _choices(safety: Safety, start: Versions, goal: Goal) -> Choices:
 
 
 def _patched(
-    start: Versions, goal: Goal, safety: Safety, runs: tuple[Run, ...], resolver: Resolver | None
+    start: State, goal: Goal, safety: Safety, runs: tuple[Run, ...], resolver: Resolver | None
 ) -> tuple[Stage, ...] | None:
     """The way for who patches what comes with it; None if there is none, either."""
     mended = {name for name, record in safety.records.items() if record.patches}
@@ -224,7 +222,7 @@ def _patched(
     return stages
 
 
-def _blocked(start: Versions, goal: Goal, safety: Safety) -> Iterator[str]:
+def _blocked(start: State, goal: Goal, safety: Safety) -> Iterator[str]:
     """Why there is no way: the resolver, what the nearest end would bring, or what is gone."""
     if safety.refused:
         yield from dict.fromkeys(safety.refused.values())
@@ -243,7 +241,7 @@ def _accepting(failures: Collection[str], safety: Safety) -> Safety:
     return Safety(safety.records, requires.known(), safety.source, safety.named, failures)
 
 
-def _refused(start: Versions, goal: Goal, safety: Safety) -> Iterator[Refused]:
+def _refused(start: State, goal: Goal, safety: Safety) -> Iterator[Refused]:
     """Single bumps of what one has, and why they were not taken; those to the goal first."""
     choices = {p: [s[-1] for s in safety.spans.after(p, v)] for p, v in start.items()}
     for package in sorted(choices, key=lambda p: p not in goal):
@@ -264,7 +262,7 @@ def _start(source: Source) -> dict[str, Version]:
 
 
 def _stages(
-    start: Versions, way: Sequence[Versions], safety: Safety, runs: tuple[Run, ...]
+    start: State, way: Sequence[State], safety: Safety, runs: tuple[Run, ...]
 ) -> Iterator[Stage]:
     before = start
     for after in way:
@@ -295,7 +293,7 @@ def resolver(python: str) -> Resolver:
     today = datetime.date.today()
     asked: dict[tuple[tuple[str, Version], ...], str | None] = {}
 
-    def ask(state: Versions) -> str | None:
+    def ask(state: State) -> str | None:
         key = tuple(sorted(state.items()))
         if key not in asked:
             lines = [f"{p}=={v}" for p, v in state.items() if p != "deepspeed"]

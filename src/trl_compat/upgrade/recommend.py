@@ -19,12 +19,12 @@ from trl_compat.matching.applies import covers
 from trl_compat.packages import PACKAGES
 from trl_compat.ranges import inside
 from trl_compat.shipped import requires
-from trl_compat.shipped.records import Avoidance, Record, Where
+from trl_compat.shipped.records import CompiledAdvisory, CompiledWorkaround, Where
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.safety import Problem, Safety
 from trl_compat.upgrade.spans import Span
 from trl_compat.upgrade.targets import Targets
-from trl_compat.upgrade.versions import Versions
+from trl_compat.upgrade.versions import State
 from trl_compat.usage.conditions import Named
 
 MOST = 2  # packages that are moved together; who needs more wants a plan
@@ -113,7 +113,9 @@ class Adviser:
         named: the conditions that the user named.
     """
 
-    def __init__(self, records: Mapping[str, Record], source: Source, named: Named) -> None:
+    def __init__(
+        self, records: Mapping[str, CompiledAdvisory], source: Source, named: Named
+    ) -> None:
         self._records, self._source, self._named = records, source, named
 
     @cached_property
@@ -121,7 +123,7 @@ class Adviser:
         return Safety(self._records, requires.known(), self._source, self._named)
 
     @cached_property
-    def _start(self) -> Versions:
+    def _start(self) -> State:
         found = {p: self._source.version(p) for p in PACKAGES}
         return {p: Version(v.public) for p, v in found.items() if v is not None}
 
@@ -134,7 +136,7 @@ class Adviser:
         nearest = {package: [span[0] for span in spans] for package, spans in self._later.items()}
         return Targets(self._safety, self._start, nearest)
 
-    def ways(self, record: Record) -> Ways:
+    def ways(self, record: CompiledAdvisory) -> Ways:
         """The ways out of a failure of the records, the smallest first."""
         forward = list(self._forward(record))
         back = list(self._back(record))
@@ -147,7 +149,7 @@ class Adviser:
         known = package in self._start or self._source.commit(package) is not None
         return not known and not self._source.absent(package)
 
-    def _forward(self, record: Record) -> Iterator[Way]:
+    def _forward(self, record: CompiledAdvisory) -> Iterator[Way]:
         able = [package for package in packages_of(record) if package in self._start]
         for size in range(1, MOST + 1):
             found = False
@@ -161,7 +163,7 @@ class Adviser:
             if found:
                 return
 
-    def _nearest(self, record: Record, packages: tuple[str, ...]) -> Way | None:
+    def _nearest(self, record: CompiledAdvisory, packages: tuple[str, ...]) -> Way | None:
         """The nearest way that moves just these packages."""
         first = next(p for p in packages_of(record) if p in packages)
         ends = [end for end in self._targets.moving(packages) if self._mended(record, end)]
@@ -182,7 +184,7 @@ class Adviser:
         return Change(package, span[-1], span[-1], newest=newest)
 
     def _as_far_as_safe(
-        self, record: Record, package: str, state: Versions, spans: Iterable[Span]
+        self, record: CompiledAdvisory, package: str, state: State, spans: Iterable[Span]
     ) -> Change:
         """From the nearest release on, every next one that is as good."""
         start = end = state[package]
@@ -196,7 +198,7 @@ class Adviser:
             package, start, end, back=back, newest=end == self._safety.spans.newest(package)
         )
 
-    def _back(self, record: Record) -> Iterator[Way]:
+    def _back(self, record: CompiledAdvisory) -> Iterator[Way]:
         """The earlier releases that the record names as a way out."""
         for way in record.avoid:
             if len(way.pin) != 1:
@@ -214,7 +216,7 @@ class Adviser:
                     yield Way((self._as_far_as_safe(record, package, then, reach),), note=way.note)
                     break
 
-    def _from_git(self, record: Record) -> Iterator[Way]:
+    def _from_git(self, record: CompiledAdvisory) -> Iterator[Way]:
         """A release in place of a commit: the first that the record names as a way out."""
         for way in record.avoid:
             if len(way.upgrade) != 1:
@@ -231,7 +233,7 @@ class Adviser:
                     yield Way((change,), note=way.note)
                     break
 
-    def _mended(self, record: Record, state: Versions) -> bool:
+    def _mended(self, record: CompiledAdvisory, state: State) -> bool:
         """Whether a set of versions does not have the failure, but has what could fail."""
         for package, range_ in record.available.items():
             if package in state and not inside(state[package], range_):
@@ -244,7 +246,7 @@ class Adviser:
             if self._start.get(package) != version
         )
 
-    def _none(self, record: Record) -> str:
+    def _none(self, record: CompiledAdvisory) -> str:
         """Why no release is a way out, as far as the nearest that would mend it tells."""
         reasons = []
         for package in packages_of(record):
@@ -261,7 +263,7 @@ class Adviser:
         return f"No upgrade that fixes it is safe here: {'; '.join(reasons)}."
 
 
-def packages_of(record: Record) -> tuple[str, ...]:
+def packages_of(record: CompiledAdvisory) -> tuple[str, ...]:
     """The packages of which another release may mend a failure, the best first.
 
     Where a record says which, it is those: a range of another package may end where another failure
@@ -272,7 +274,7 @@ def packages_of(record: Record) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for p in named or ranged if p in PACKAGES))
 
 
-def seen_right(record: Record, package: str, version: Version) -> bool:
+def seen_right(record: CompiledAdvisory, package: str, version: Version) -> bool:
     """Whether a release is one that the record speaks of.
 
     Where it says from which release on a package is right, what lies between that and the releases
@@ -284,7 +286,7 @@ def seen_right(record: Record, package: str, version: Version) -> bool:
     return not ways or any(inside(version, range_) for range_ in (*ways, *blocks))
 
 
-def _note(record: Record, packages: Iterable[str]) -> str:
+def _note(record: CompiledAdvisory, packages: Iterable[str]) -> str:
     notes = (way.note for way in record.avoid if set(way.upgrade) & set(packages))
     return " ".join(filter(None, notes))
 
@@ -293,6 +295,6 @@ def _told(problems: Iterable[Problem]) -> str:
     return "; ".join(problem.text for problem in problems)
 
 
-def options(record: Record, source: Source) -> Iterator[Avoidance]:
+def options(record: CompiledAdvisory, source: Source) -> Iterator[CompiledWorkaround]:
     """The options that avoid a failure in the releases at hand."""
     yield from (w for w in record.avoid if w.option and covers(Where(w.versions, {}), source))

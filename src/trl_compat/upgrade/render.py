@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator, Sequence
 
 from trl_compat.packages import PACKAGES
-from trl_compat.upgrade.plan import Plan, Stage
+from trl_compat.upgrade.plan import Stage, UpgradePlan
 
 
-def render(plan: Plan, form: str) -> str:
+def render(plan: UpgradePlan, form: str) -> str:
     """The plan in a format, with a final newline."""
     if form == "json":
         return json.dumps(_data(plan), indent=1, ensure_ascii=False) + "\n"
     return "\n".join(_lines(plan)) + "\n"
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: UpgradePlan) -> Iterator[str]:
     have = (f"{p} {plan.source.versions[p]}" for p in PACKAGES if p in plan.source.versions)
     yield f"from  {plan.source.name}: {', '.join(have)}"
     yield f"to    {_goal(plan)}"
@@ -74,11 +74,11 @@ def _proof(stage: Stage) -> str:
     return f"not run; nearest: {stage.nearest.sentence()}"
 
 
-def _goal(plan: Plan) -> str:
+def _goal(plan: UpgradePlan) -> str:
     return ", ".join(f"{package}{range_}" for package, range_ in plan.goal.items())
 
 
-def _by_reason(plan: Plan) -> dict[tuple[str, tuple[str, ...]], list[str]]:
+def _by_reason(plan: UpgradePlan) -> dict[tuple[str, tuple[str, ...]], list[str]]:
     """What was not taken, the releases that share their reasons together."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in plan.refused:
@@ -88,7 +88,7 @@ def _by_reason(plan: Plan) -> dict[tuple[str, tuple[str, ...]], list[str]]:
     return found
 
 
-def _data(plan: Plan) -> dict[str, object]:
+def _data(plan: UpgradePlan) -> dict[str, object]:
     return {
         "schema_version": 1,
         "from": plan.source.name,

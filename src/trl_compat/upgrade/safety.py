@@ -21,11 +21,11 @@ from trl_compat.matching.worlds import Settled, settled
 from trl_compat.packages import PACKAGES
 from trl_compat.ranges import inside
 from trl_compat.shipped import releases
-from trl_compat.shipped.records import Record, Value
+from trl_compat.shipped.records import CompiledAdvisory, Value
 from trl_compat.shipped.requires import Requires
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.spans import Spans, ranges_of
-from trl_compat.upgrade.versions import Versions
+from trl_compat.upgrade.versions import State
 from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Named, phrase
 
@@ -59,7 +59,7 @@ class Safety:
 
     def __init__(
         self,
-        records: Mapping[str, Record],
+        records: Mapping[str, CompiledAdvisory],
         requires: Requires,
         source: Source,
         named: Named,
@@ -79,7 +79,7 @@ class Safety:
         self._kinds: dict[tuple[str, Version], object] = {}
         self.refused: dict[tuple[tuple[str, Version], ...], str] = {}
 
-    def objections(self, before: Versions, after: Versions) -> tuple[str, ...]:
+    def objections(self, before: State, after: State) -> tuple[str, ...]:
         """What speaks against a step of a plan; what is forbidden before it must be mended by it.
 
         Requirements come first, and what does not meet them is judged no further.
@@ -93,7 +93,7 @@ class Safety:
         return tuple(problem.text for problem in self._worse(changed, before, after))
 
     def problems(
-        self, before: Versions, after: Versions, undecided: frozenset[str] = frozenset()
+        self, before: State, after: State, undecided: frozenset[str] = frozenset()
     ) -> Iterator[Problem]:
         """What speaks against a change of any number of packages.
 
@@ -103,17 +103,17 @@ class Safety:
         yield from self._unmet(after, changed, undecided)
         yield from self._worse(changed, before, after, undecided)
 
-    def unmet(self, state: Versions) -> tuple[Problem, ...]:
+    def unmet(self, state: State) -> tuple[Problem, ...]:
         """Requirements between the packages that do not hold."""
         return tuple(self._unmet(state, frozenset(state)))
 
-    def brought(self, before: Versions, after: Versions) -> tuple[str, ...]:
+    def brought(self, before: State, after: State) -> tuple[str, ...]:
         """The failures that a change brings."""
         changed = moved_between(before, after)
         return tuple(p.failure for p in self._every_new(changed, before, after, frozenset()))
 
     def _unmet(
-        self, state: Versions, chosen: frozenset[str], undecided: frozenset[str] = frozenset()
+        self, state: State, chosen: frozenset[str], undecided: frozenset[str] = frozenset()
     ) -> Iterator[Problem]:
         """Requirements that do not hold between some packages and the others."""
         python = self.source.version("python")
@@ -126,12 +126,12 @@ class Safety:
                     told = f"Python {range_}" if other == "python" else f"{other}{range_}"
                     yield Problem(f"{package} {version} requires {told}", final=other == "python")
 
-    def failures(self, state: Versions) -> dict[str, list[Match]]:
+    def failures(self, state: State) -> dict[str, list[Match]]:
         """The failures that apply, or would under conditions that nobody named."""
         found = {name: self.matches(name, state) for name in self.records}
         return {name: mine for name, mine in found.items() if mine}
 
-    def matches(self, name: str, state: Versions) -> list[Match]:
+    def matches(self, name: str, state: State) -> list[Match]:
         """The blocks of a record that apply to a set of versions, or may."""
         key = (name, *(self._kind(package, state) for package in self._packages[name]))
         if key not in self._met:
@@ -141,8 +141,8 @@ class Safety:
     def _worse(
         self,
         changed: frozenset[str],
-        before: Versions,
-        after: Versions,
+        before: State,
+        after: State,
         undecided: frozenset[str] = frozenset(),
     ) -> Iterator[Problem]:
         if "trl" not in undecided:
@@ -150,7 +150,7 @@ class Safety:
         yield from self._gone(changed - undecided, before, after)
         yield from self._new(changed, before, after, undecided)
 
-    def _kind(self, package: str, state: Versions) -> object:
+    def _kind(self, package: str, state: State) -> object:
         version = state.get(package)
         if version is None:
             return None
@@ -165,7 +165,7 @@ class Safety:
             self._asked[key] = self._requires.get(package, {}).get(version.public, {})
         return self._asked[key]
 
-    def _of_another_time(self, changed: frozenset[str], after: Versions) -> Iterator[Problem]:
+    def _of_another_time(self, changed: frozenset[str], after: State) -> Iterator[Problem]:
         trl = after.get("trl")
         time = None if trl is None else self.spans.half_year("trl", trl)
         if time is None:
@@ -176,9 +176,7 @@ class Safety:
                 text = f"{package} {after[package]} was released more than a year after trl {trl}"
                 yield Problem(text)
 
-    def _gone(
-        self, changed: frozenset[str], before: Versions, after: Versions
-    ) -> Iterator[Problem]:
+    def _gone(self, changed: frozenset[str], before: State, after: State) -> Iterator[Problem]:
         """Trainers that the user names and that only the versions before have."""
         used = {t for t in self.named.get("trainer", ()) if not _still_there(t, after)}
         for name, record in self.records.items() if used else ():
@@ -189,14 +187,14 @@ class Safety:
                     break
 
     def _new(
-        self, changed: frozenset[str], before: Versions, after: Versions, undecided: frozenset[str]
+        self, changed: frozenset[str], before: State, after: State, undecided: frozenset[str]
     ) -> Iterator[Problem]:
         """The failures that a change brings and that count."""
         found = self._every_new(changed, before, after, undecided)
         yield from (problem for problem in found if problem.failure not in self._accepted)
 
     def _every_new(
-        self, changed: frozenset[str], before: Versions, after: Versions, undecided: frozenset[str]
+        self, changed: frozenset[str], before: State, after: State, undecided: frozenset[str]
     ) -> Iterator[Problem]:
         was = {package: self._kind(package, before) for package in PACKAGES}
         then = {**was, **{package: self._kind(package, after) for package in changed}}
@@ -209,7 +207,7 @@ class Safety:
             if said := self._news[key]:
                 yield Problem(said, name)
 
-    def _cases(self, name: str, state: Versions) -> Sequence[Open]:
+    def _cases(self, name: str, state: State) -> Sequence[Open]:
         """Where a failure shows for certain, whatever the versions that are not known.
 
         What depends on one of these is no reason against another package's release.
@@ -227,7 +225,7 @@ def _said(name: str, known: Sequence[Open], found: Sequence[Open]) -> str:
     return (name + (f" (if you use {' or '.join(clauses)})" if clauses else "")) if new else ""
 
 
-def moved(source: Source, state: Versions) -> Source:
+def moved(source: Source, state: State) -> Source:
     """What one has after a change."""
     versions = {**source.versions, **{package: str(v) for package, v in state.items()}}
     return replace(
@@ -239,7 +237,7 @@ def moved(source: Source, state: Versions) -> Source:
 
 
 def _lost(
-    record: Record, changed: frozenset[str], before: Versions, after: Versions
+    record: CompiledAdvisory, changed: frozenset[str], before: State, after: State
 ) -> Iterator[tuple[str, set[Value]]]:
     """The trainers that a change takes away, with the package that had them."""
     had = {p: before.get(p) for p in changed}
@@ -260,14 +258,14 @@ def _lost(
                 yield package, set(gone.conditions.get("trainer", ()))
 
 
-def _still_there(trainer: Value, after: Versions) -> bool:
+def _still_there(trainer: Value, after: State) -> bool:
     """Whether TRL is known to have a trainer; a record may say only that it cannot fail there."""
     trl = after.get("trl")
     released = None if trl is None else vocabulary.trainer(str(trainer), trl)
     return trl is not None and released is not None and released.is_in(trl)
 
 
-def moved_between(before: Versions, after: Versions) -> frozenset[str]:
+def moved_between(before: State, after: State) -> frozenset[str]:
     """The packages that a change moves."""
     return frozenset(p for p, version in after.items() if before.get(p) != version)
 

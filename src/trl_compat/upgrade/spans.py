@@ -16,7 +16,7 @@ from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
 from trl_compat.packages import PACKAGES
-from trl_compat.shipped.records import Record
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.shipped.releases import Releases
 from trl_compat.shipped.requires import Requires
 
@@ -28,7 +28,7 @@ class Spans:
     """The spans of every package under test."""
 
     def __init__(
-        self, records: Mapping[str, Record], requires: Requires, releases: Releases
+        self, records: Mapping[str, CompiledAdvisory], requires: Requires, releases: Releases
     ) -> None:
         ranges: dict[str, set[str]] = {package: set() for package in PACKAGES}
         for package, range_ in chain(_of_records(records), _of_requirements(requires)):
@@ -99,7 +99,7 @@ def _ends(known: list[Version], bound: Specifier) -> tuple[int, ...]:
     return first, bisect.bisect_left(known, same[0]), bisect.bisect_right(known, same[-1])
 
 
-def _of_records(records: Mapping[str, Record]) -> Iterator[tuple[str, str]]:
+def _of_records(records: Mapping[str, CompiledAdvisory]) -> Iterator[tuple[str, str]]:
     for record in records.values():
         yield from ranges_of(record)
 
@@ -110,7 +110,7 @@ def _of_requirements(requires: Requires) -> Iterator[tuple[str, str]]:
             yield from ((p, range_) for p, range_ in required.items() if p in PACKAGES)
 
 
-def ranges_of(record: Record) -> Iterator[tuple[str, str]]:
+def ranges_of(record: CompiledAdvisory) -> Iterator[tuple[str, str]]:
     """Every version range of a record, with its package.
 
     Those of failures that hide it are left out: a failure counts, hidden or not.

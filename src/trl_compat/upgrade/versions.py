@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-Versions = Mapping[str, Version]
+State = Mapping[str, Version]
 """The release of each package."""
 
 
@@ -23,7 +23,7 @@ class Bump:
         return f"{self.package} {self.old} → {self.new}"
 
 
-def bumps(before: Versions, after: Versions) -> Iterator[Bump]:
+def bumps(before: State, after: State) -> Iterator[Bump]:
     """What changes between two sets of releases of the same packages."""
     for package, old in before.items():
         if after[package] != old:

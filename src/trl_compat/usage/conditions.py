@@ -40,7 +40,7 @@ WORDS: dict[tuple[str, Value], str] = {
 
 
 @dataclass
-class Conditions:
+class UsageBuilder:
     """What was named, by whom; two that contradict each other are refused.
 
     Who speaks first (the command line before the files) may say less or more than who comes after.

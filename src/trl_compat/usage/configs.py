@@ -12,7 +12,7 @@ from typing import Any
 
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 STRATEGIES = {
     "DEEPSPEED": "deepspeed",
@@ -23,7 +23,7 @@ STRATEGIES = {
 }
 
 
-def read_accelerate(path: Path, conditions: Conditions) -> None:
+def read_accelerate(path: Path, conditions: UsageBuilder) -> None:
     """A file of ``accelerate config``, and the DeepSpeed configuration that it names.
 
     Raises:
@@ -68,7 +68,7 @@ def _part(path: Path, data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return reading.mapping(data.get(name) or {}, f"{path}: {name}")
 
 
-def _deepspeed_part(path: Path, part: Mapping[str, Any], conditions: Conditions) -> None:
+def _deepspeed_part(path: Path, part: Mapping[str, Any], conditions: UsageBuilder) -> None:
     named, stage = part.get("deepspeed_config_file"), part.get("zero_stage")
     if isinstance(named, str) and named:
         nested(named, path, conditions)
@@ -76,7 +76,7 @@ def _deepspeed_part(path: Path, part: Mapping[str, Any], conditions: Conditions)
         _stage(stage, f"{path}: deepspeed_config.zero_stage", str(path), conditions)
 
 
-def nested(named: str, path: Path, conditions: Conditions) -> None:
+def nested(named: str, path: Path, conditions: UsageBuilder) -> None:
     """The DeepSpeed file that a configuration or a script names, if it is here."""
     here = (Path(named), path.parent / named)
     try:
@@ -92,7 +92,7 @@ def nested(named: str, path: Path, conditions: Conditions) -> None:
         read_deepspeed(found, conditions)
 
 
-def read_deepspeed(path: Path, conditions: Conditions) -> None:
+def read_deepspeed(path: Path, conditions: UsageBuilder) -> None:
     """A DeepSpeed configuration.
 
     Raises:
@@ -106,7 +106,7 @@ def read_deepspeed(path: Path, conditions: Conditions) -> None:
     _stage(zero.get("stage", 0), f"{path}: zero_optimization.stage", str(path), conditions)
 
 
-def _stage(stage: object, name: str, who: str, conditions: Conditions) -> None:
+def _stage(stage: object, name: str, who: str, conditions: UsageBuilder) -> None:
     if stage == "auto":
         return
     if isinstance(stage, bool) or str(stage)[:10] not in ("0", "1", "2", "3"):

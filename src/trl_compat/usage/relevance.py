@@ -8,7 +8,7 @@ from typing import Any
 
 from trl_compat.advisories import Catalogue, Reproduction
 from trl_compat.errors import BadInput
-from trl_compat.stacks.matrix import Block, Stack
+from trl_compat.stacks.matrix import Selector, Stack
 from trl_compat.usage.strategies import STRATEGIES, known
 from trl_compat.usage.vocabulary import Vocabulary
 
@@ -61,7 +61,7 @@ def blocks(
     wanted: Usage,
     models: tuple[str, ...],
     stacks: Mapping[str, Stack],
-) -> Iterator[Block]:
+) -> Iterator[Selector]:
     """The cells that a gate runs, as a profile's blocks, stack by stack.
 
     A stack without DeepSpeed or PEFT has nothing to run where these are needed.
@@ -71,14 +71,16 @@ def blocks(
             reproduction = catalogue.reproduction(failure)
             variants = tuple(
                 variant
-                for variant in concerned(reproduction, wanted)
+                for variant in relevant_variants(reproduction, wanted)
                 if not lacking(stack, reproduction.conditions_of(variant))
             )
             if variants:
-                yield Block(stacks=(name,), failures=(failure,), models=models, variants=variants)
+                yield Selector(
+                    stacks=(name,), failures=(failure,), models=models, variants=variants
+                )
 
 
-def concerned(reproduction: Reproduction, wanted: Usage) -> tuple[str, ...]:
+def relevant_variants(reproduction: Reproduction, wanted: Usage) -> tuple[str, ...]:
     """The variants of a failure that concern a usage.
 
     They are those that the advisory runs by default; for a trainer that has none of these, the

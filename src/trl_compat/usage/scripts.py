@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 from trl_compat.usage.configs import nested
 from trl_compat.usage.vocabulary import Vocabulary
 
@@ -42,7 +42,7 @@ class Call:
     sure: bool
 
 
-def read(path: Path, conditions: Conditions) -> None:
+def read(path: Path, conditions: UsageBuilder) -> None:
     """The conditions that a script states.
 
     Raises:
@@ -84,7 +84,7 @@ def _tree(path: Path) -> ast.Module:
     return tree
 
 
-def _deepspeed(value: object, path: Path, conditions: Conditions) -> None:
+def _deepspeed(value: object, path: Path, conditions: UsageBuilder) -> None:
     if isinstance(value, str) and value:
         nested(value, path, conditions)
 

@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from trl_compat.errors import BadInput
 from trl_compat.shipped import names, records
-from trl_compat.shipped.records import Record, Value
+from trl_compat.shipped.records import CompiledAdvisory, Value
 from trl_compat.text.nearest import either, hint, plain
 
 # The conditions that have all their values here.
@@ -182,7 +182,9 @@ def _typed(value: Value) -> Value:
     return text
 
 
-def of(known: Mapping[str, Record], uses: Iterable[Mapping[str, Value]] = ()) -> Vocabulary:
+def of(
+    known: Mapping[str, CompiledAdvisory], uses: Iterable[Mapping[str, Value]] = ()
+) -> Vocabulary:
     """The vocabulary of records, and of what was run for them."""
     used: dict[str, set[Value]] = {}
     for record in known.values():

@@ -112,7 +112,7 @@ def test_every_symptom_of_every_mask_was_seen() -> None:
 
 
 def test_every_mask_says_when_it_stops_a_scenario() -> None:
-    assert [mask.id for mask in OWN.masks if mask.moment is None] == []
+    assert [mask.id for mask in OWN.masks if mask.phase is None] == []
 
 
 def test_of_two_masks_the_earlier_one_is_expected() -> None:

@@ -22,18 +22,18 @@ import pytest
 from tests.harness.conftest import HARNESS, ROOT
 from tests.harness.lock_texts import WRITERS
 from trl_compat import advisories
-from trl_compat.advisories import Moment
+from trl_compat.advisories import Phase
 from trl_compat.matching.applies import matches
 from trl_compat.shipped import records
 from trl_compat.shipped.records import Value
 from trl_compat.stacks import sources
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 OWN = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
 SHIPPED = records.shipped()
 BLOCKS = json.loads((HARNESS / "runs_on_record.json").read_text(encoding="utf-8"))
 # How far a run went, and the last moment at which a failure would have stopped it.
-REACHED = {"imported": Moment.IMPORT, "made": Moment.TRAINER, "trained": Moment.LOG}
+REACHED = {"imported": Phase.IMPORT, "made": Phase.TRAINER, "trained": Phase.LOG}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def source(requirements: str) -> sources.Source:
 def applying(run: Run) -> dict[str, bool]:
     """The records that apply or may, and whether nothing is left open."""
     have = source(WRITERS["requirements.txt"](run.packages))
-    said = Conditions()
+    said = UsageBuilder()
     for name, value in {"trainer": run.trainer, **run.conditions}.items():
         said.say(name, (value,), "a run")
     found = {i: matches(r, have, said.values) for i, r in SHIPPED.items()}
@@ -118,8 +118,7 @@ def test_doctor_claims_nothing_where_all_went_well(run: Run) -> None:
     in_the_way = {
         mask.id
         for mask in OWN.masks
-        if mask.moment
-        and list(Moment).index(mask.moment) <= list(Moment).index(REACHED[run.reached])
+        if mask.phase and list(Phase).index(mask.phase) <= list(Phase).index(REACHED[run.reached])
     }
     certain = {record for record, nothing_open in applying(run).items() if nothing_open}
     assert certain & in_the_way == set()
@@ -167,4 +166,4 @@ def test_up_to_trl_011_ppo_is_the_name_of_two_classes(trl: str, sure: bool) -> N
     found = matches(SHIPPED["ppo-zero3-save"], have, named)
     assert found
     assert [match.certain for match in found] == [sure] * len(found)
-    assert all(("PPOv2Trainer" in match.block.provided) is not sure for match in found)
+    assert all(("PPOv2Trainer" in match.block.also_requires) is not sure for match in found)

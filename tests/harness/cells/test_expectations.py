@@ -17,7 +17,7 @@ from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.cli.matrix import conduct
 from trl_compat.files import project
 from trl_compat.running import matrix_run
-from trl_compat.running.campaign import Order, agrees
+from trl_compat.running.campaign import RunSpec, agrees
 from trl_compat.stacks import matrix as tables
 from trl_compat.stacks.matrix import Matrix
 
@@ -102,7 +102,7 @@ def test_a_run_on_such_a_commit_reports_and_does_not_fail(
     text = where.matrix_file.read_text()
     where.matrix_file.write_text(text.replace("trl@724acb971", "trl@0123456789"))
 
-    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def engine(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         assert not order.confirm, "nothing surprised"
         for cell in todo:
             keep(order, cell, observed(record(), record()) if cell.is_control else seen)
@@ -123,5 +123,5 @@ def test_the_conclusion_names_what_nothing_was_expected_of(tmp_path: Path) -> No
 
     catalogue = advisories.load(ROOT / "advisories", ROOT / "tests" / "reproductions")
     shown = document(cell(expected=None), cell(id="b", outcome=Outcome.PASS))
-    said = " ".join(conclusion.findings(shown, shown.cells, catalogue))
+    said = " ".join(conclusion.summary_lines(shown, shown.cells, catalogue))
     assert "1 cells without an expectation" in said

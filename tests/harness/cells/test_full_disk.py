@@ -139,8 +139,8 @@ def test_a_disk_that_was_full_for_a_moment_was_full(
     watch = Watch(os.getpid(), tmp_path / "cell", 1, Limits())
     with monkeypatch.context() as full:
         statvfs(full, f_bavail=0)
-        watch.look()
-    watch.look()
+        watch.check()
+    watch.check()
     assert watch.shortage == LEFT
 
 

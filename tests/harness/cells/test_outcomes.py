@@ -34,7 +34,7 @@ NO_SPACE = {**INIT, "exception": "OSError", "message": "full", "errnos": [errno.
         (observed(record(), None), Outcome.CRASH),
         (observed(record(), record(), exit_status=1), Outcome.CRASH),
         (observed(RAISED, None, stopped=Stop.LIMIT), Outcome.HANG),
-        (observed(record(), None, stopped=Stop.SILENCE), Outcome.HANG),
+        (observed(record(), None, stopped=Stop.IDLE), Outcome.HANG),
         (observed(record(), None, stopped=Stop.MEMORY), Outcome.CRASH),
         (observed(RAISED, None, rank_exits={1: -9}, out_of_memory_kills=1), Outcome.CRASH),
         # the kernel killed somebody else's process
@@ -45,10 +45,10 @@ NO_SPACE = {**INIT, "exception": "OSError", "message": "full", "errnos": [errno.
         (observed(record(), None, problems=("unreadable",)), Outcome.HARNESS_ERROR),
         (observed(record("raised", error=LOST_PEER), None, rank_exits={1: -9}), Outcome.CRASH),
         (observed(record("raised", error=LOST_PEER), RAISED), Outcome.OTHER_FAILURE),
-        (observed(record(), record(), stopped=Stop.IDLE), Outcome.PASS),
+        (observed(record(), record(), stopped=Stop.LAUNCHER_STUCK), Outcome.PASS),
         (observed(record(checks=[]), record(checks=[])), Outcome.VACUOUS),
-        (observed(unsound=(Outcome.UNAVAILABLE, "no network")), Outcome.UNAVAILABLE),
-        (observed(unsound=(Outcome.UNRESOLVABLE, "conflict")), Outcome.UNRESOLVABLE),
+        (observed(not_started=(Outcome.UNAVAILABLE, "no network")), Outcome.UNAVAILABLE),
+        (observed(not_started=(Outcome.UNRESOLVABLE, "conflict")), Outcome.UNRESOLVABLE),
     ],
 )
 def test_each_outcome(catalogue: Catalogue, seen: Observation, outcome: Outcome) -> None:
@@ -136,5 +136,5 @@ def test_the_first_rank_to_fail_gives_the_signature(catalogue: Catalogue) -> Non
 def test_every_outcome_has_a_sentence_and_a_mark() -> None:
     for outcome in Outcome:
         assert outcome.sentence.endswith(".")
-        assert outcome.folded in ("✅", "❌", "⚠️", "—")
-    assert [o for o in Outcome if o.folded == "✅"] == [Outcome.PASS]
+        assert outcome.mark in ("✅", "❌", "⚠️", "—")
+    assert [o for o in Outcome if o.mark == "✅"] == [Outcome.PASS]

@@ -93,7 +93,7 @@ ABSENT = record("not-applicable", error={**SEEN, "message": "none"})
         observed(record(checks=[]), record(checks=[]), **swallowed(check())),
         observed(None, record(), **swallowed(check()), rank_exits={0: -11}, exit_status=1),
         observed(None, None, **swallowed(check()), stopped=Stop.LIMIT),
-        observed(record(), None, **swallowed(check()), stopped=Stop.SILENCE),
+        observed(record(), None, **swallowed(check()), stopped=Stop.IDLE),
         observed(None, record(), **swallowed(check()), stopped=Stop.MEMORY),
         observed(record(), record(), **swallowed(check()), exit_status=1),
     ],

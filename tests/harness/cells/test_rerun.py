@@ -144,8 +144,8 @@ def test_only_what_is_not_as_usual_is_named(project_folder: Path, tmp_path: Path
     assert more(usual) == plain
     assert more(usual, without_default) == f"{plain} --profile full"
     assert more(usual, preload=False) == f"{plain} --torchrun"
-    assert more(usual, limits=Limits(seconds=20, silence=4.5)) == (
-        f"{plain} --limit 20 --silence 4.5"
+    assert more(usual, limits=Limits(seconds=20, idle=4.5)) == (
+        f"{plain} --timeout 20 --idle-timeout 4.5"
     )
     other = project.at(project_folder, matrix=tmp_path / "m.yaml", reports=tmp_path / "r r")
     assert more(other) == f"{plain} --matrix {tmp_path}/m.yaml --reports '{tmp_path}/r r'"
@@ -275,7 +275,7 @@ def test_a_gate_with_a_file(source: Source) -> None:
     stack = matrix.load(ROOT / "matrix.yaml").stacks["trl-1.12.0"]
     lock = locks.resolve(stack, interpreters.find(stack.python))
     (source.root / "requirements.txt").write_text(lock.text, encoding="utf-8")
-    words = [str(CLI), "gate", "--reference", "fake-stack", "--candidate", "requirements.txt"]
+    words = [str(CLI), "gate", "--from", "fake-stack", "--to", "requirements.txt"]
     source.reports = source.state / "gate" / "fake-stack--lock"
     line = source.check([*words, "--device", "cpu"], source.root)
     folder = f".trl-compat/gate/{source.reports.name}"

@@ -222,7 +222,7 @@ def test_outside_a_checkout_the_proofs_are_those_that_were_shipped(
     assert (done.returncode, done.stderr) == (0, "")
     assert "in the available results" not in done.stdout
     said = " ".join(done.stdout.split())
-    for line in (*told.standings, *told.evidence, *told.fixes.values()):
+    for line in (*told.release_summary, *told.evidence, *told.fixes.values()):
         assert " ".join(line.split())[1:] in said
     assert "from the results shipped with trl-compat " in said
     assert f"In a clone of trl-compat: nox -s matrix -- --failure {failure}" in said

@@ -90,7 +90,7 @@ def test_a_plan_is_made_without_asking_the_index_and_says_so(lock: Path) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [["matrix"], ["gate", "--reference", "a", "--candidate", "b"], ["bench"]],
+    [["matrix"], ["gate", "--from", "a", "--to", "b"], ["bench"]],
     ids=lambda words: words[0],
 )
 def test_what_runs_cells_says_in_a_sentence_what_is_missing(words: list[str]) -> None:

@@ -14,11 +14,11 @@ from tests.harness.lock_texts import WRITERS
 from trl_compat import advisories, results
 from trl_compat.advisories import INTERNAL, Catalogue
 from trl_compat.advisories.compiling import implied
-from trl_compat.advisories.schema import Conditions as Inner
+from trl_compat.advisories.schema import ConditionMap as Inner
 from trl_compat.doctor.diagnosis import examine
 from trl_compat.results import CellResult, Results, found_in
 from trl_compat.stacks import sources
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 
 @cache
@@ -60,7 +60,7 @@ def tried(cells: list[CellResult]) -> set[str]:
 
 
 def said(source: sources.Source, named: Mapping[str, Any]) -> set[str]:
-    conditions = Conditions()
+    conditions = UsageBuilder()
     for name, value in named.items():
         conditions.say(name, (value,), "a test")
     report = examine(source, conditions.values)

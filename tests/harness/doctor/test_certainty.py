@@ -21,7 +21,7 @@ from trl_compat.ranges import inside, ranges
 from trl_compat.shipped import records, releases
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage import vocabulary
-from trl_compat.usage.conditions import Conditions, Named
+from trl_compat.usage.conditions import Named, UsageBuilder
 
 WITHOUT = OLD.replace("deepspeed==0.15.2\n", "") + REST_OF_A_FREEZE
 
@@ -80,7 +80,7 @@ LOW, HIGH = 'versions: {transformers: "<5"}', 'versions: {transformers: ">=5"}'
             None,
         ),
         # A clause that no condition names stays open.
-        ((LOW + ", provided: it rains", HIGH), "transformers", (), "applies-if", ["it rains"]),
+        ((LOW + ", also_requires: it rains", HIGH), "transformers", (), "applies-if", ["it rains"]),
         # Every value that a condition can have.
         (("conditions: {peft: true}", "conditions: {peft: false}"), "", (), "applies", []),
         (("conditions: {zero_stage: [0, 1]}", "conditions: {zero_stage: [2, 3]}"), "",
@@ -298,7 +298,7 @@ EDGES = {
 
 def questions() -> st.SearchStrategy[Named]:
     def named(trainer: str, strategy: str, device: str) -> Named:
-        conditions = Conditions()
+        conditions = UsageBuilder()
         for name, text in (("trainer", trainer), ("strategy", strategy), ("device", device)):
             if text:
                 conditions.say(name, (text,), "a test")

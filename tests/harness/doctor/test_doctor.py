@@ -25,7 +25,7 @@ from tests.harness.doctor_runs import (
 )
 from trl_compat.errors import BadInput
 from trl_compat.usage import configs, scripts
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 
 def test_what_is_named_applies_and_the_fix_is_printed(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_conditions_are_read_from_accelerates_file(
 ) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
     (tmp_path / "a.yaml").write_text(ACCELERATE.format(kind=kind, more=more))
-    conditions = Conditions()
+    conditions = UsageBuilder()
     configs.read_accelerate(tmp_path / "a.yaml", conditions)
     assert {**conditions.values, **wanted} == conditions.values
     assert conditions.values["world_size"] == (4,)
@@ -273,7 +273,7 @@ def test_a_configuration_that_cannot_be_read_is_refused(
     path.write_text(text)
     readers = {"a.yaml": configs.read_accelerate, "ds.json": configs.read_deepspeed}
     with pytest.raises(BadInput, match=said.replace("[", r"\[")):
-        readers.get(name, scripts.read)(path, Conditions())
+        readers.get(name, scripts.read)(path, UsageBuilder())
 
 
 SCRIPT = """
@@ -294,7 +294,7 @@ trainer = Mine(model, args=args, peft_config=adapter)
 def test_conditions_are_read_from_a_script_without_running_it(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     (tmp_path / "train.py").write_text(SCRIPT)
-    conditions = Conditions()
+    conditions = UsageBuilder()
     scripts.read(tmp_path / "train.py", conditions)
     wanted = {
         "trainer": ("GRPO",),
@@ -311,7 +311,7 @@ def test_conditions_are_read_from_a_script_without_running_it(tmp_path: Path) ->
 def test_what_a_script_computes_stays_open(tmp_path: Path) -> None:
     text = "trainer = SFTTrainer(peft_config=get_peft_config(model_args))\nother = MyTrainer()\n"
     (tmp_path / "train.py").write_text(text)
-    conditions = Conditions()
+    conditions = UsageBuilder()
     scripts.read(tmp_path / "train.py", conditions)
     assert conditions.values == {}
     assert "MyTrainer is not a TRL trainer" in conditions.notes[0]
@@ -319,7 +319,7 @@ def test_what_a_script_computes_stays_open(tmp_path: Path) -> None:
 
 def test_files_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
-    conditions = Conditions()
+    conditions = UsageBuilder()
     conditions.say("zero_stage", (3,), "--zero-stage")
     with pytest.raises(BadInput, match=r"ds\.json says zero_stage = 2, --zero-stage says 3"):
         configs.read_deepspeed(tmp_path / "ds.json", conditions)

@@ -18,8 +18,8 @@ from trl_compat import results
 from trl_compat.cells.outcomes import Outcome
 from trl_compat.cells.plan import Cell
 from trl_compat.errors import BadInput
-from trl_compat.gate import findings, markdown, output, text
-from trl_compat.gate.judgement import Rung
+from trl_compat.gate import gate_findings, markdown, output, text
+from trl_compat.gate.judgement import ChangeVerdict
 from trl_compat.gate.report import FailureReport, GateReport
 from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import Unresolvable, locks
@@ -33,7 +33,7 @@ def only(report: GateReport) -> FailureReport:
 def test_a_release_that_breaks_what_worked_blocks_and_prints_its_proven_fix(bench: Bench) -> None:
     report = bench.gate("before", "old")
     found = only(report)
-    assert (report.exit_code, found.rung, found.blocks) == (1, Rung.REGRESSION, True)
+    assert (report.exit_code, found.verdict, found.blocks) == (1, ChangeVerdict.REGRESSION, True)
     assert [(r.name, r.proven) for r in found.remedies] == [("right", True)]
     said = text.render(report)
     assert "fix: right (proven on the candidate): It gathers." in said
@@ -42,7 +42,7 @@ def test_a_release_that_breaks_what_worked_blocks_and_prints_its_proven_fix(benc
 
 def test_a_failure_that_is_not_new_does_not_block(bench: Bench) -> None:
     report = bench.gate("old", "after")
-    assert (report.exit_code, only(report).rung) == (0, Rung.STILL_FAILING)
+    assert (report.exit_code, only(report).verdict) == (0, ChangeVerdict.STILL_FAILING)
     assert "fix: right" in text.render(report)
 
 
@@ -52,7 +52,7 @@ def test_what_the_upgrade_fixes_is_said(bench: Bench) -> None:
 
     bench.judge = upstream_mended_it
     report = bench.gate("old", "after")
-    assert (report.exit_code, only(report).rung) == (0, Rung.FIXED)
+    assert (report.exit_code, only(report).verdict) == (0, ChangeVerdict.FIXED)
     said = text.render(report)
     assert "zero3: the reference fails as recorded (text), the candidate passes" in said
     assert "the upgrade fixes saving." in said
@@ -69,9 +69,9 @@ def test_a_control_that_stops_working_is_a_regression_even_where_the_failure_is_
 ) -> None:
     report = bench.gate("old", "masked")
     found = only(report)
-    assert {p.variant: p.rung for p in found.places} == {
-        "ddp": Rung.REGRESSION,
-        "zero3": Rung.STILL_FAILING,
+    assert {p.variant: p.verdict for p in found.places} == {
+        "ddp": ChangeVerdict.REGRESSION,
+        "zero3": ChangeVerdict.STILL_FAILING,
     }
     assert report.exit_code == 1
     assert "is masked by early-stop" in found.why
@@ -91,11 +91,11 @@ def test_the_line_that_asks_again_can_be_pasted_from_what_is_published(
     bench: Bench, form: str
 ) -> None:
     bench.judge = lambda cell: Outcome.UNSTABLE if cell.stack == "old" else Outcome.PASS
-    line = "trl-compat gate --reference '/tmp/a folder/x.txt' --candidate /data/trl-compat-1/y.txt"
+    line = "trl-compat gate --from '/tmp/a folder/x.txt' --to /data/trl-compat-1/y.txt"
     report = bench.gate("before", "old").model_copy(update={"command": line})
     assert line in output.render(report, form)
-    private = report.model_copy(update={"command": "trl-compat gate --reference /home/alice/x"})
-    assert "trl-compat gate --reference ~/x" in output.render(private, form)
+    private = report.model_copy(update={"command": "trl-compat gate --from /home/alice/x"})
+    assert "trl-compat gate --from ~/x" in output.render(private, form)
     assert "alice" not in output.render(private, form)
     assert "<tmp>" in output.render(report.model_copy(update={"unresolvable": "/tmp/y"}), form)
 
@@ -113,7 +113,7 @@ def test_a_fix_that_was_not_run_is_not_said_to_be_of_no_help(
 def test_no_answer_where_the_reference_passes_is_not_green(bench: Bench) -> None:
     bench.judge = lambda cell: Outcome.UNSTABLE if cell.stack == "old" else Outcome.PASS
     report = bench.gate("before", "old")
-    assert (report.exit_code, only(report).rung) == (1, Rung.CANNOT_TELL)
+    assert (report.exit_code, only(report).verdict) == (1, ChangeVerdict.CANNOT_TELL)
     said = text.render(report)
     assert "run: trl-compat gate --failure saving --fresh" in said
 
@@ -141,10 +141,10 @@ def test_a_gate_that_could_compare_nothing_is_not_green(bench: Bench) -> None:
 
 def test_a_trainer_that_is_gone_blocks_who_uses_it(bench: Bench) -> None:
     unsaid = bench.gate("before", "new")
-    assert (unsaid.exit_code, only(unsaid).rung) == (0, Rung.CANNOT_TELL)
+    assert (unsaid.exit_code, only(unsaid).verdict) == (0, ChangeVerdict.CANNOT_TELL)
     assert "name it as well: trl-compat gate --trainer PPO" in text.render(unsaid)
     used = bench.gate("before", "new", trainers=("PPOTrainer",))
-    assert (used.exit_code, only(used).rung) == (1, Rung.REGRESSION)
+    assert (used.exit_code, only(used).verdict) == (1, ChangeVerdict.REGRESSION)
     assert "the candidate no longer has the PPO trainer" in only(used).why
 
 
@@ -162,7 +162,7 @@ def test_a_candidate_that_cannot_be_installed_is_refused_with_the_reason(
     for said in (text.render(report), markdown.render(report)):
         assert "The candidate cannot be installed" in said
         assert "Because trl==0.11.4 depends on transformers>=9" in said
-    with pytest.raises(BadInput, match="--reference old: it cannot be installed"):
+    with pytest.raises(BadInput, match="--from old: it cannot be installed"):
         bench.gate("old", "before")
 
 
@@ -189,7 +189,7 @@ def test_findings_name_the_candidate_file_and_rank_what_stops(
     lock = tmp_path / "requirements.txt"
     lock.write_text("")
     side = report.candidate.model_copy(update={"given": str(lock)})
-    (of_file,) = findings.of_gate(report.model_copy(update={"candidate": side}))
+    (of_file,) = gate_findings.of_gate(report.model_copy(update={"candidate": side}))
     assert of_file.location == str(lock)
 
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from trl_compat.cells.outcomes import Outcome, Verdict
-from trl_compat.gate.judgement import Rung, State, compare, state_of, words
+from trl_compat.gate.judgement import ChangeVerdict, State, compare, state_of, words
 
 FAILING = (
     Outcome.REPRODUCED,
@@ -32,9 +32,9 @@ def saw(outcome: Outcome | None, reason: str = "") -> Verdict | None:
     return None if outcome is None else Verdict(outcome=outcome, reason=reason)
 
 
-def rung(reference: Outcome | None, candidate: Outcome | None) -> tuple[Rung, bool]:
+def verdict(reference: Outcome | None, candidate: Outcome | None) -> tuple[ChangeVerdict, bool]:
     judged = compare(saw(reference), saw(candidate))
-    return judged.rung, judged.blocks
+    return judged.verdict, judged.blocks
 
 
 @pytest.mark.parametrize(("reference", "candidate"), PAIRS)
@@ -43,7 +43,10 @@ def test_every_pair_is_judged_and_says_why(
 ) -> None:
     judged = compare(saw(reference), saw(candidate))
     assert judged.why
-    assert not judged.blocks or judged.rung in (Rung.REGRESSION, Rung.CANNOT_TELL)
+    assert not judged.blocks or judged.verdict in (
+        ChangeVerdict.REGRESSION,
+        ChangeVerdict.CANNOT_TELL,
+    )
 
 
 @pytest.mark.parametrize(("reference", "candidate"), PAIRS)
@@ -57,24 +60,24 @@ def test_it_blocks_only_where_the_reference_passes(
 
 @pytest.mark.parametrize("reference", ALL)
 def test_a_candidate_that_passes_never_blocks(reference: Outcome | None) -> None:
-    expected = Rung.FIXED if reference in FAILING else Rung.OK
-    assert rung(reference, Outcome.PASS) == (expected, False)
+    expected = ChangeVerdict.FIXED if reference in FAILING else ChangeVerdict.OK
+    assert verdict(reference, Outcome.PASS) == (expected, False)
 
 
 @pytest.mark.parametrize("candidate", FAILING)
 def test_whatever_stops_what_worked_is_a_regression(candidate: Outcome) -> None:
-    assert rung(Outcome.PASS, candidate) == (Rung.REGRESSION, True)
+    assert verdict(Outcome.PASS, candidate) == (ChangeVerdict.REGRESSION, True)
 
 
 @pytest.mark.parametrize(("reference", "candidate"), [*itertools.product(FAILING, FAILING)])
 def test_what_failed_before_is_not_new(reference: Outcome, candidate: Outcome) -> None:
-    assert rung(reference, candidate) == (Rung.STILL_FAILING, False)
+    assert verdict(reference, candidate) == (ChangeVerdict.STILL_FAILING, False)
 
 
 @pytest.mark.parametrize("candidate", FAILING)
 def test_what_has_never_passed_is_no_regression(candidate: Outcome) -> None:
     judged = compare(saw(Outcome.NOT_APPLICABLE), saw(candidate))
-    assert (judged.rung, judged.blocks) == (Rung.STILL_FAILING, False)
+    assert (judged.verdict, judged.blocks) == (ChangeVerdict.STILL_FAILING, False)
     assert "never passed" in judged.why
 
 
@@ -82,7 +85,7 @@ def test_what_has_never_passed_is_no_regression(candidate: Outcome) -> None:
 def test_not_knowing_whether_what_worked_still_does_is_not_green(
     candidate: Outcome | None,
 ) -> None:
-    assert rung(Outcome.PASS, candidate) == (Rung.CANNOT_TELL, True)
+    assert verdict(Outcome.PASS, candidate) == (ChangeVerdict.CANNOT_TELL, True)
 
 
 @pytest.mark.parametrize(
@@ -96,21 +99,21 @@ def test_not_knowing_whether_what_worked_still_does_is_not_green(
 def test_where_nothing_is_known_to_have_worked_not_knowing_does_not_block(
     reference: Outcome | None, candidate: Outcome | None
 ) -> None:
-    assert rung(reference, candidate) == (Rung.CANNOT_TELL, False)
+    assert verdict(reference, candidate) == (ChangeVerdict.CANNOT_TELL, False)
 
 
 def test_a_candidate_in_which_nothing_can_fail_any_more_is_fine() -> None:
-    assert rung(Outcome.PASS, Outcome.NOT_APPLICABLE) == (Rung.OK, False)
-    assert rung(Outcome.REPRODUCED, Outcome.NOT_APPLICABLE) == (Rung.OK, False)
-    assert rung(Outcome.NOT_APPLICABLE, Outcome.NOT_APPLICABLE) == (Rung.OK, False)
+    assert verdict(Outcome.PASS, Outcome.NOT_APPLICABLE) == (ChangeVerdict.OK, False)
+    assert verdict(Outcome.REPRODUCED, Outcome.NOT_APPLICABLE) == (ChangeVerdict.OK, False)
+    assert verdict(Outcome.NOT_APPLICABLE, Outcome.NOT_APPLICABLE) == (ChangeVerdict.OK, False)
 
 
 def test_a_trainer_that_is_gone_blocks_whoever_says_that_it_is_used() -> None:
     passed, absent = saw(Outcome.PASS), saw(Outcome.NOT_APPLICABLE)
     unsaid = compare(passed, absent, gone="PPO trainer")
     used = compare(passed, absent, gone="PPO trainer", needed=True)
-    assert (unsaid.rung, unsaid.blocks) == (Rung.CANNOT_TELL, False)
-    assert (used.rung, used.blocks) == (Rung.REGRESSION, True)
+    assert (unsaid.verdict, unsaid.blocks) == (ChangeVerdict.CANNOT_TELL, False)
+    assert (used.verdict, used.blocks) == (ChangeVerdict.REGRESSION, True)
     assert "no longer has the PPO trainer" in used.why
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from trl_compat.errors import BadInput
 from trl_compat.gate import sides
-from trl_compat.gate.sides import Asked, Side
+from trl_compat.gate.sides import GateSide, SideOptions
 from trl_compat.stacks.environments import (
     NoWheel,
     Unavailable,
@@ -89,8 +89,8 @@ def uv(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Asked:
-    return Asked(tmp_path / "locks", sides.THIS_PYTHON, DAY)
+def made(tmp_path: Path) -> SideOptions:
+    return SideOptions(tmp_path / "locks", sides.THIS_PYTHON, DAY)
 
 
 def pins(versions: dict[str, str], digest: str = "") -> str:
@@ -103,12 +103,12 @@ def at(path: Path, text: str) -> str:
     return str(path)
 
 
-def versions_of(side: Side) -> dict[str, str]:
+def versions_of(side: GateSide) -> dict[str, str]:
     return {name: getattr(side.stack, name) for name in SIX}
 
 
 def test_a_stack_of_the_matrix_is_itself(
-    matrix: Matrix, made: Asked, monkeypatch: pytest.MonkeyPatch
+    matrix: Matrix, made: SideOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "resolve", lambda *_: locks.lock_of("trl==0.11.4\n"))
     side = sides.side("old", matrix, made)
@@ -116,7 +116,7 @@ def test_a_stack_of_the_matrix_is_itself(
 
 
 def test_a_freeze_is_taken_as_it_is_and_named_after_its_digest(
-    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+    matrix: Matrix, made: SideOptions, tmp_path: Path, uv: list[str]
 ) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST))
     side = sides.side(path, matrix, made)
@@ -131,7 +131,7 @@ def test_a_freeze_is_taken_as_it_is_and_named_after_its_digest(
 
 
 def test_a_hashed_file_is_complete_or_refused(
-    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+    matrix: Matrix, made: SideOptions, tmp_path: Path, uv: list[str]
 ) -> None:
     side = sides.side(at(tmp_path / "whole.txt", pins(SIX, MINE)), matrix, made)
     assert versions_of(side) == SIX
@@ -141,7 +141,7 @@ def test_a_hashed_file_is_complete_or_refused(
         sides.side(at(tmp_path / "part.txt", pins(part, MINE)), matrix, made)
 
 
-def test_the_hashes_of_a_lock_are_kept(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
+def test_the_hashes_of_a_lock_are_kept(matrix: Matrix, made: SideOptions, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST, MINE))
     text = sides.side(path, matrix, made).lock.text
     assert MINE in text
@@ -174,14 +174,14 @@ def test_hashes_are_found_in_every_format(tmp_path: Path, name: str, text: str) 
     assert user_locks.hashes_in(path) == {("trl", "0.12.2"): [f"sha256:{A}", f"sha256:{B}"]}
 
 
-def test_what_is_no_hash_is_refused(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
+def test_what_is_no_hash_is_refused(matrix: Matrix, made: SideOptions, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST, "00"))
     with pytest.raises(BadInput, match="'sha256:00' is not a hash"):
         sides.side(path, matrix, made)
 
 
 def test_a_lock_without_deepspeed_is_a_stack_without_it(
-    matrix: Matrix, made: Asked, tmp_path: Path
+    matrix: Matrix, made: SideOptions, tmp_path: Path
 ) -> None:
     without = {name: version for name, version in SIX.items() if name != "deepspeed"}
     side = sides.side(at(tmp_path / "requirements.txt", pins(without | REST)), matrix, made)
@@ -191,7 +191,7 @@ def test_a_lock_without_deepspeed_is_a_stack_without_it(
 
 
 def test_a_file_that_names_only_the_top_is_resolved_and_says_so(
-    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+    matrix: Matrix, made: SideOptions, tmp_path: Path, uv: list[str]
 ) -> None:
     side = sides.side(at(tmp_path / "requirements.txt", pins(SIX)), matrix, made)
     assert versions_of(side) == SIX
@@ -199,7 +199,7 @@ def test_a_file_that_names_only_the_top_is_resolved_and_says_so(
     assert len(uv) > 1
 
 
-def test_requirements_get_what_they_do_not_name(matrix: Matrix, made: Asked) -> None:
+def test_requirements_get_what_they_do_not_name(matrix: Matrix, made: SideOptions) -> None:
     side = sides.side("trl==0.18.2 transformers==4.52.4", matrix, made)
     assert side.stack.trl == "0.18.2"
     assert side.stack.peft == "1.0"
@@ -207,20 +207,20 @@ def test_requirements_get_what_they_do_not_name(matrix: Matrix, made: Asked) -> 
 
 
 def test_a_lock_for_another_python_says_for_which_its_markers_were_read(
-    matrix: Matrix, made: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    matrix: Matrix, made: SideOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sides, "THIS_PYTHON", "3.99")
     side = sides.side(at(tmp_path / "requirements.txt", pins(SIX | REST)), matrix, made)
     assert f"evaluated for Python 3.99; it is installed for {made.python}" in "".join(side.notes)
 
 
-def test_yanked_releases_are_named(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
+def test_yanked_releases_are_named(matrix: Matrix, made: SideOptions, tmp_path: Path) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"urllib3": "2.0.0"}))
     assert sides.side(path, matrix, made).yanked == ("urllib3==2.0.0 (bad)",)
 
 
 def test_what_has_no_wheel_is_refused_by_its_name_unless_it_is_allowed(
-    matrix: Matrix, made: Asked, tmp_path: Path
+    matrix: Matrix, made: SideOptions, tmp_path: Path
 ) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"flash-attn": "2.7.0"}, MINE))
     with pytest.raises(BadInput, match=r"flash-attn 2\.7\.0 has no wheel .*--build flash-attn$"):
@@ -231,7 +231,7 @@ def test_what_has_no_wheel_is_refused_by_its_name_unless_it_is_allowed(
 
 
 def test_deepspeed_is_known_to_have_no_wheel(
-    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+    matrix: Matrix, made: SideOptions, tmp_path: Path, uv: list[str]
 ) -> None:
     side = sides.side(at(tmp_path / "requirements.txt", pins(SIX | REST)), matrix, made)
     assert side.lock.packages["deepspeed"] == "0.15.2"
@@ -243,7 +243,7 @@ COMMIT = "git+https://github.com/huggingface/trl@724acb9716d5124c83993a3d92b6e6b
 
 
 def test_git_is_refused_unless_it_is_allowed(
-    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str]
+    matrix: Matrix, made: SideOptions, tmp_path: Path, uv: list[str]
 ) -> None:
     rest = {name: version for name, version in SIX.items() if name != "trl"} | REST
     path = at(tmp_path / "requirements.txt", pins(rest) + f"trl @ {COMMIT}\n")
@@ -259,7 +259,7 @@ def test_git_is_refused_unless_it_is_allowed(
     ["https://a.test/trl-0.12.2.tar.gz#sha256=00", "file:///home/a/trl-0.12.2.tar.gz"],
 )
 def test_a_source_package_from_elsewhere_is_refused(
-    matrix: Matrix, made: Asked, tmp_path: Path, uv: list[str], url: str
+    matrix: Matrix, made: SideOptions, tmp_path: Path, uv: list[str], url: str
 ) -> None:
     rest = {name: version for name, version in SIX.items() if name != "trl"} | REST
     path = at(tmp_path / "requirements.txt", pins(rest) + f"trl @ {url}\n")
@@ -270,7 +270,7 @@ def test_a_source_package_from_elsewhere_is_refused(
 
 
 def test_a_wheel_from_elsewhere_is_taken_from_the_index_which_is_said(
-    matrix: Matrix, made: Asked, tmp_path: Path
+    matrix: Matrix, made: SideOptions, tmp_path: Path
 ) -> None:
     rest = {name: version for name, version in SIX.items() if name != "torch"} | REST
     url = "https://download.pytorch.test/whl/torch-2.4.1%2Bcpu-cp311-cp311-linux_x86_64.whl"
@@ -280,7 +280,9 @@ def test_a_wheel_from_elsewhere_is_taken_from_the_index_which_is_said(
     assert f"torch is installed from the index, not from {url}" in side.notes
 
 
-def test_a_file_with_another_hash_is_said(matrix: Matrix, made: Asked, tmp_path: Path) -> None:
+def test_a_file_with_another_hash_is_said(
+    matrix: Matrix, made: SideOptions, tmp_path: Path
+) -> None:
     path = at(tmp_path / "requirements.txt", pins(SIX | REST | {"numpy": "0.1"}, MINE))
     with pytest.raises(BadInput, match=r"numpy==0\.1: the file on the index does not match"):
         sides.side(path, matrix, made)
@@ -288,7 +290,7 @@ def test_a_file_with_another_hash_is_said(matrix: Matrix, made: Asked, tmp_path:
 
 @pytest.mark.parametrize("python", ["3.6", "2.7", "banana", "3"])
 def test_a_python_that_no_cell_can_run_on_is_refused(
-    matrix: Matrix, made: Asked, tmp_path: Path, python: str
+    matrix: Matrix, made: SideOptions, tmp_path: Path, python: str
 ) -> None:
     asked = replace(made, python=python)
     path = at(tmp_path / "requirements.txt", pins(SIX | REST))
@@ -299,7 +301,7 @@ def test_a_python_that_no_cell_can_run_on_is_refused(
             sides.side(text, matrix, asked)
 
 
-def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: Asked) -> None:
+def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: SideOptions) -> None:
     with pytest.raises(sides.NoSuchStack, match="trl==7 depends on transformers>=9"):
         sides.side("trl==7", matrix, made)
 
@@ -320,7 +322,7 @@ def test_a_stack_that_cannot_be_is_no_slip_of_the_user(matrix: Matrix, made: Ask
     ],
 )
 def test_what_means_nothing_is_refused_with_a_sentence(
-    matrix: Matrix, made: Asked, text: str, said: str
+    matrix: Matrix, made: SideOptions, text: str, said: str
 ) -> None:
     with pytest.raises(BadInput, match=said):
         sides.side(text, matrix, made)
@@ -337,14 +339,14 @@ def test_what_means_nothing_is_refused_with_a_sentence(
     ],
 )
 def test_a_file_that_is_no_stack_is_refused_with_a_sentence(
-    matrix: Matrix, made: Asked, tmp_path: Path, text: str, said: str
+    matrix: Matrix, made: SideOptions, tmp_path: Path, text: str, said: str
 ) -> None:
     with pytest.raises(BadInput, match=said):
         sides.side(at(tmp_path / "requirements.txt", text), matrix, made)
 
 
 def test_a_lock_without_what_trl_needs_is_refused(
-    matrix: Matrix, made: Asked, tmp_path: Path
+    matrix: Matrix, made: SideOptions, tmp_path: Path
 ) -> None:
     text = "[metadata]\nlock-version = '2.1'\n[[package]]\nname = 'trl'\nversion = '0.12.2'\n"
     with pytest.raises(BadInput, match="has TRL but no torch and no transformers"):

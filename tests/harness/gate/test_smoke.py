@@ -22,7 +22,7 @@ FAILURE = "zero3-gloo-unwaited-allgather"
 
 
 def gate(reference: str, candidate: str) -> tuple[int, dict[str, Any]]:
-    words = ["--reference", reference, "--candidate", candidate, "--failure", FAILURE]
+    words = ["--from", reference, "--to", candidate, "--failure", FAILURE]
     command = [str(CLI), "gate", *words, "--device", "cpu", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode in (0, 1), done.stderr
@@ -32,13 +32,13 @@ def gate(reference: str, candidate: str) -> tuple[int, dict[str, Any]]:
 def test_an_upgrade_that_mends_is_let_through_and_says_what_it_fixes() -> None:
     code, report = gate("trl-1.12.0", "trl-1.16.0")
     (found,) = report["failures"]
-    assert (code, found["rung"]) == (0, "fixed by the upgrade")
+    assert (code, found["verdict"]) == (0, "fixed by the upgrade")
 
 
 def test_a_step_back_is_blocked_with_a_fix_that_was_run_there() -> None:
     code, report = gate("trl-1.16.0", "trl-1.12.0")
     (found,) = report["failures"]
-    assert (code, found["rung"], found["blocks"]) == (1, "regression", True)
+    assert (code, found["verdict"], found["blocks"]) == (1, "regression", True)
     assert found["remedies"][0]["name"] == "wait-for-every-handle"
     assert found["remedies"][0]["proven"] is True
 
@@ -50,7 +50,7 @@ def test_a_lock_is_run_exactly_and_its_results_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(lock.text, encoding="utf-8")
     code, report = gate("trl-1.16.0", str(path))
-    assert (code, report["failures"][0]["rung"]) == (1, "regression")
+    assert (code, report["failures"][0]["verdict"]) == (1, "regression")
     built = report["candidate"]
     folder = f"environments/{built['stack']}-{built['lock_sha256'][:12]}/bin/python"
     have = installed(cache.root() / folder)

@@ -99,7 +99,7 @@ def test_every_reader_comes_to_an_end_and_tells_nothing(
 ) -> None:
     leave(cell / name, victim)
     looking = Watch(os.getpid(), cell, 1, Limits())
-    looking.look()
+    looking.check()
     looking.all_recorded()
     assert looking.pids() == {}
     records, unreadable = rank_files.records(cell, 1)
@@ -120,7 +120,7 @@ def test_cutting_a_log_touches_nothing_else(
     monkeypatch.setattr(watch, "LOG_LIMIT", 1000)
     leave(cell / "rank0.log", victim)
     looking = Watch(os.getpid(), cell, 1, Limits())
-    looking.look()
+    looking.check()
     assert victim.read_bytes() == SECRET
     assert looking.log_bytes_dropped == 0
 
@@ -133,7 +133,7 @@ def test_a_long_log_is_cut_to_its_end_under_the_rank_that_writes_it(
     log = os.open(cell / "rank0.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(log, b"x" * 2000 + b"the end...")
     looking = Watch(os.getpid(), cell, 1, Limits())
-    looking.look()
+    looking.check()
     os.write(log, b" and more")
     os.close(log)
     assert (cell / "rank0.log").read_bytes() == b"the end... and more"
@@ -148,9 +148,9 @@ def test_a_log_that_was_deleted_or_replaced_is_no_matter(
     log.write_bytes(b"x" * 100)
     looking = Watch(os.getpid(), cell, 1, Limits())
     log.unlink()
-    looking.look()
+    looking.check()
     log.write_text("another")
-    looking.look()
+    looking.check()
     assert rank_files.output(cell, 1) == "===== rank0 =====\nanother\n"
 
 

@@ -235,7 +235,7 @@ def test_what_is_wrong_with_a_record_is_said(changes: dict[str, Any], said: str)
 
 
 def test_an_overlap_may_have_its_reason() -> None:
-    first = {**ONE, "first": "what is seen first"}
+    first = {**ONE, "precedence": "what is seen first"}
     assert complaints(affected=[first, {**ONE, "symptom": "two"}]) == []
 
 

@@ -62,7 +62,7 @@ def told_by(document: Results) -> dict[str, str]:
     told = account.of(document, ADVISORY)
     explained = " ".join(text for _, text in explanation.sections(ADVISORY, told))
     texts = {
-        "terminal": " ".join(conclusion.findings(document, document.cells, CATALOGUE)),
+        "terminal": " ".join(conclusion.summary_lines(document, document.cells, CATALOGUE)),
         "markdown": markdown.render(document, CATALOGUE),
         "html": html.render(document, CATALOGUE),
         "explain": explained,

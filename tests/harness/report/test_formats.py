@@ -19,7 +19,7 @@ from trl_compat.cli.report import FORMATS as NAMED
 from trl_compat.report import badge, ctrf, junit, sarif
 from trl_compat.report.changes import Change, compare, lines, regressed
 from trl_compat.report.deviations import of_results
-from trl_compat.report.findings import Finding
+from trl_compat.report.finding import Finding
 from trl_compat.report.formats import FORMATS
 from trl_compat.results import CellResult
 

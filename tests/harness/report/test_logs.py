@@ -18,7 +18,7 @@ from trl_compat.cli.matrix import conduct
 from trl_compat.files import project
 from trl_compat.results import CellResult, Results
 from trl_compat.running import matrix_run
-from trl_compat.running.campaign import Order
+from trl_compat.running.campaign import RunSpec
 
 SAID = {"output": "what the ranks said\n"}
 PASSED = observed(record(), record()).model_copy(update=SAID)
@@ -31,7 +31,7 @@ def run(where: project.Project, monkeypatch: pytest.MonkeyPatch, *stacks: str, *
     With ``by``, cells that are known are run again.
     """
 
-    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def engine(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         for cell in todo:
             broken = cell.expectation.outcome is Outcome.REPRODUCED
             keep(order, cell, by.get(cell.variant, FAILED if broken else PASSED))

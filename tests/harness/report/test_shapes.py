@@ -19,7 +19,7 @@ from trl_compat.cells.outcomes import Outcome
 from trl_compat.report import account, conclusion, html, markdown, tables
 from trl_compat.report.coverage import coverage
 from trl_compat.report.proven import proven_sets
-from trl_compat.report.release_summary import Told, by_variant, standings, tell
+from trl_compat.report.release_summary import Told, by_variant, summaries, tell
 from trl_compat.results import CellResult, Results
 from trl_compat.shipped import releases
 
@@ -121,15 +121,15 @@ def test_the_releases_between_two_that_fail_are_not_taken_for_good() -> None:
         "0.13.0, 0.28.0 (between them 0.14.0 masked by accelerator-init-order-deepspeed; 0.18.2 "
         "working; 0.15.0 – 0.18.1, 0.19.0 – 0.27.2 not run)"
     )
-    (fails, *_) = standings(found, "ppo-zero3-save")
+    (fails, *_) = summaries(found, "ppo-zero3-save")
     assert f"{fails.words} TRL {fails.releases}" == f"Fails on TRL {told}"
     catalogue = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
-    said = " ".join(conclusion.findings(found, found.cells, catalogue))
+    said = " ".join(conclusion.summary_lines(found, found.cells, catalogue))
     assert f"ppo-zero3-save: TRL {told}" in said
     assert f"Fails on TRL {told}" in markdown.render(found, catalogue)
     page = html.render(found, catalogue)
     assert "TRL 0.13.0, 0.28.0<small>between them 0.14.0 masked by accelerator-init-" in page
-    assert f"Fails on TRL {told}" in account.of(found, catalogue["ppo-zero3-save"]).standings
+    assert f"Fails on TRL {told}" in account.of(found, catalogue["ppo-zero3-save"]).release_summary
 
 
 def test_stacks_are_ordered_as_versions_with_the_newest_first() -> None:
@@ -144,7 +144,7 @@ def test_the_worst_stack_speaks_for_a_release() -> None:
         on("b", Outcome.REPRODUCED),
         on("c", Outcome.PASS),
     )
-    said = {s.outcome: str(s.releases) for s in standings(found, "ppo-zero3-save")}
+    said = {s.outcome: str(s.releases) for s in summaries(found, "ppo-zero3-save")}
     assert said == {Outcome.REPRODUCED: "1.0", Outcome.PASS: "1.1"}
 
 

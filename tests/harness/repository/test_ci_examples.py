@@ -18,7 +18,7 @@ import yaml
 
 from tests.harness.conftest import ROOT
 from trl_compat.cli import cli
-from trl_compat.gate.judgement import Rung
+from trl_compat.gate.judgement import ChangeVerdict
 from trl_compat.usage.ignores import Settings
 from trl_compat.usage.strategies import STRATEGIES
 
@@ -82,7 +82,7 @@ def test_there_are_examples_to_look_at() -> None:
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
     with pytest.raises(click.UsageError):
-        parse("trl-compat gate --reference a --candidat b")
+        parse("trl-compat gate --from a --candidat b")
 
 
 def the_script() -> str:
@@ -97,12 +97,12 @@ def the_script() -> str:
     [
         (
             {"REFERENCE": "a b.lock", "CANDIDATE": "$(touch x)", "TRAINERS": "GRPO SFT"},
-            "--project|ACTION|gate|--reference|a b.lock|--candidate|$(touch x)|--summary|s.md|"
+            "--project|ACTION|gate|--from|a b.lock|--to|$(touch x)|--summary|s.md|"
             "--trainer|GRPO SFT",
         ),
         (
             {"STRATEGIES": "zero3", "FAILURES": "ppo-zero3-save"},
-            "--project|ACTION|gate|--reference||--candidate||--summary|s.md|"
+            "--project|ACTION|gate|--from||--to||--summary|s.md|"
             "--strategy|zero3|--failure|ppo-zero3-save",
         ),
         (
@@ -190,4 +190,4 @@ def test_the_ignore_in_the_page_is_one() -> None:
 
 
 def test_the_page_names_every_verdict() -> None:
-    assert all(f"{rung.mark} {rung} |" in PAGE for rung in Rung)
+    assert all(f"{verdict.mark} {verdict} |" in PAGE for verdict in ChangeVerdict)

@@ -15,7 +15,7 @@ from tests.harness.fake_project import run as run_command
 from trl_compat import advisories
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.files import project
-from trl_compat.running.campaign import Campaign, Order
+from trl_compat.running.campaign import Campaign, RunSpec
 from trl_compat.running.execution import bundle
 from trl_compat.running.execution.importable import files_of_a_cell
 from trl_compat.running.execution.watch import Limits
@@ -53,13 +53,13 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_worker_reads_the_matrix_and_the_records_as_the_command_did(cells: list[Cell]) -> None:
     order = order_of(cells)
-    read = Order.model_validate_json(order.model_dump_json(by_alias=True))
+    read = RunSpec.model_validate_json(order.model_dump_json(by_alias=True))
     assert read == order
 
 
-def order_of(cells: list[Cell]) -> Order:
+def order_of(cells: list[Cell]) -> RunSpec:
     where = project.at(ROOT)
-    return Order(
+    return RunSpec(
         root=where.root,
         matrix_file=where.matrix_file,
         reports=where.reports,

@@ -18,7 +18,7 @@ from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files import project
 from trl_compat.running import campaign as campaigns
-from trl_compat.running.campaign import Campaign, Order
+from trl_compat.running.campaign import Campaign, RunSpec
 from trl_compat.running.execution.watch import Limits
 from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import Unavailable, build, damage, interpreters, locks
@@ -64,7 +64,7 @@ class Runner:
 
 
 @pytest.fixture
-def order(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Order]:
+def order(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunSpec]:
     advisory = project_folder / "advisories" / "saving.yaml"
     advisory.write_text(advisory.read_text().replace("[zero3]\n", "[zero2, zero3]\n"))
     monkeypatch.setenv("TRL_COMPAT_CACHE", str(project_folder / "cache"))
@@ -79,7 +79,7 @@ def order(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ord
     )
     monkeypatch.setattr(Runner, "started", [], raising=False)
     where = project.at(project_folder)
-    yield Order(
+    yield RunSpec(
         root=where.root,
         matrix_file=where.matrix_file,
         reports=where.reports,
@@ -108,7 +108,7 @@ def outcomes(campaign: Campaign, cells: list[Cell]) -> dict[str, str]:
     return found
 
 
-def run(order: Order, **planned: tuple[Observation, Harm | None]) -> Campaign:
+def run(order: RunSpec, **planned: tuple[Observation, Harm | None]) -> Campaign:
     Runner.planned.update(planned)
     campaign = Campaign(order)
     for cell in order.cells:
@@ -117,7 +117,7 @@ def run(order: Order, **planned: tuple[Observation, Harm | None]) -> Campaign:
     return campaign
 
 
-def test_a_sound_run_is_believed(order: Order) -> None:
+def test_a_sound_run_is_believed(order: RunSpec) -> None:
     campaign = run(order)
     assert [cell.variant for cell in order.cells] == ["ddp", "zero2", "zero3"]
     assert outcomes(campaign, order.cells) == {
@@ -138,7 +138,7 @@ def test_a_sound_run_is_believed(order: Order) -> None:
     ],
 )
 def test_what_was_seen_as_expected_in_another_environment_is_not_believed(
-    order: Order, harm: Harm, said: str
+    order: RunSpec, harm: Harm, said: str
 ) -> None:
     campaign = run(order, zero2=(observed(record(), record()), harm))
     assert outcomes(campaign, order.cells) == {
@@ -148,7 +148,7 @@ def test_what_was_seen_as_expected_in_another_environment_is_not_believed(
     }
     kept = campaign.store.read(order.cells[1].id)
     assert kept is not None
-    assert kept.observations[0].unsound == (
+    assert kept.observations[0].not_started == (
         Outcome.HARNESS_ERROR,
         f"the environment of old was damaged while its cells ran ({said}); run the same command "
         "again to rebuild it",
@@ -164,7 +164,7 @@ def test_what_was_seen_as_expected_in_another_environment_is_not_believed(
 @pytest.mark.parametrize("harm", [without_trl, without_a_module, with_another_module])
 @pytest.mark.parametrize("seen", [observed(GONE, GONE), observed(record(), None), observed()])
 def test_a_surprise_is_not_believed_of_damaged_files(
-    order: Order, harm: Harm, seen: Observation
+    order: RunSpec, harm: Harm, seen: Observation
 ) -> None:
     campaign = run(order, zero3=(seen, harm))
     assert outcomes(campaign, order.cells)["zero3"] == "harness-error"
@@ -172,7 +172,7 @@ def test_a_surprise_is_not_believed_of_damaged_files(
 
 
 def test_a_surprise_in_a_sound_environment_stays_one_and_vouches_for_what_was_before(
-    order: Order,
+    order: RunSpec,
 ) -> None:
     campaign = run(order, zero2=(observed(GONE, GONE), None), zero3=(observed(RAISED), without_trl))
     assert outcomes(campaign, order.cells) == {
@@ -182,14 +182,14 @@ def test_a_surprise_in_a_sound_environment_stays_one_and_vouches_for_what_was_be
     }
 
 
-def test_damaged_files_are_found_when_the_stack_is_left(order: Order) -> None:
+def test_damaged_files_are_found_when_the_stack_is_left(order: RunSpec) -> None:
     campaign = run(order, zero3=(observed(RAISED, RAISED), without_a_module))
     assert set(outcomes(campaign, order.cells).values()) == {"harness-error"}
     again = run(order, zero3=(observed(RAISED, RAISED), None))
     assert outcomes(again, order.cells)["zero3"] == "reproduced"
 
 
-def test_a_confirmation_in_a_damaged_environment_is_not_believed(order: Order) -> None:
+def test_a_confirmation_in_a_damaged_environment_is_not_believed(order: RunSpec) -> None:
     campaign = run(order, zero2=(observed(GONE, GONE), None))
     cell = order.cells[1]
     assert campaign.unconfirmed(cell)
@@ -200,7 +200,7 @@ def test_a_confirmation_in_a_damaged_environment_is_not_believed(order: Order) -
     assert confirming.known(cell) is None
 
 
-def test_every_run_of_a_repeated_cell_is_checked(order: Order) -> None:
+def test_every_run_of_a_repeated_cell_is_checked(order: RunSpec) -> None:
     repeated = order.model_copy(update={"repeat": 3})
     campaign = run(repeated, zero2=(observed(record(), record()), without_trl_once()))
     assert outcomes(campaign, order.cells)["zero2"] == "harness-error"
@@ -217,17 +217,17 @@ def without_trl_once() -> Harm:
     return harm
 
 
-def test_what_is_damaged_again_and_again_is_given_up(order: Order) -> None:
+def test_what_is_damaged_again_and_again_is_given_up(order: RunSpec) -> None:
     good = observed(record(), record())
     campaign = run(order, ddp=(good, without_trl), zero2=(good, without_trl))
     kept = campaign.store.read(order.cells[2].id)
     assert kept is not None
-    assert kept.observations[0].unsound is not None
-    assert "damaged again after it was rebuilt" in kept.observations[0].unsound[1]
+    assert kept.observations[0].not_started is not None
+    assert "damaged again after it was rebuilt" in kept.observations[0].not_started[1]
     assert len(Runner.started) == 2
 
 
-def test_another_run_that_makes_it_again_meanwhile_is_noticed(order: Order) -> None:
+def test_another_run_that_makes_it_again_meanwhile_is_noticed(order: RunSpec) -> None:
     def by_another_run(folder: Path) -> None:
         without_trl(folder)
         folder.rename(folder.with_name("aside"))
@@ -239,7 +239,7 @@ def test_another_run_that_makes_it_again_meanwhile_is_noticed(order: Order) -> N
 
 
 def test_an_environment_that_was_damaged_between_two_runs_is_made_again_first(
-    order: Order,
+    order: RunSpec,
 ) -> None:
     run(order)
     folder = Runner.started[0].environment.folder
@@ -262,7 +262,7 @@ def test_an_environment_that_was_damaged_between_two_runs_is_made_again_first(
     ],
 )
 def test_what_keeps_an_environment_from_being_made_is_kept_with_its_kind(
-    order: Order, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str
+    order: RunSpec, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str
 ) -> None:
     def fail(*_: object) -> None:
         raise error
@@ -272,7 +272,7 @@ def test_what_keeps_an_environment_from_being_made_is_kept_with_its_kind(
 
 
 def test_bad_input_is_the_users_for_every_cell(
-    order: Order, monkeypatch: pytest.MonkeyPatch
+    order: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise BadInput("the disk is full")

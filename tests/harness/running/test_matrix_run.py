@@ -19,7 +19,7 @@ from trl_compat.cli.matrix import conduct
 from trl_compat.errors import EXIT_HARNESS, EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.files import project
 from trl_compat.running import display, matrix_run
-from trl_compat.running.campaign import Campaign, Order
+from trl_compat.running.campaign import Campaign, RunSpec
 from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import build, locks
 
@@ -34,7 +34,7 @@ def test_a_run_as_expected_exits_with_0(
 def test_a_cell_without_a_record_is_never_green(
     where: project.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def loses_one(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def loses_one(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         return as_expected(order, todo[:1])
 
     with pytest.raises(HarnessError, match="1 of 2 cells have no record"):
@@ -45,7 +45,7 @@ def test_a_cell_without_a_record_is_never_green(
 def test_an_outdated_record_is_not_reported(
     where: project.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def outdated(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def outdated(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         keep(order, todo[0], observed(record(), record()))
         keep(order, todo[1], observed(RAISED, RAISED), key="of another reproduction")
         return True  # interrupted before the second
@@ -57,7 +57,7 @@ def test_an_outdated_record_is_not_reported(
 def test_nothing_is_reproduced_while_its_control_has_no_record(
     where: project.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_control(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def without_control(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         return not as_expected(order, todo[1:])
 
     run(where, monkeypatch, without_control)
@@ -96,7 +96,7 @@ def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch, folder: Path) -
     monkeypatch.setattr(Campaign, "_ready", lambda *_: locked)
     monkeypatch.setattr(build, "wrong_with", lambda *_: "")
 
-    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def engine(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         for cell in todo:
             campaign = Campaign(order)
             vars(campaign)["_runner"] = Broken(error, folder)
@@ -143,7 +143,7 @@ def test_asking_for_torchrun_runs_what_torchrun_has_not_run(
 ) -> None:
     ran: list[tuple[bool, int]] = []
 
-    def engine(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def engine(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         ran.append((order.preload, len(todo)))
         launch = Launch.PRELOADED if order.preload else Launch.TORCHRUN
         for cell in todo:

@@ -22,7 +22,7 @@ from trl_compat.errors import HarnessError
 from trl_compat.files import project
 from trl_compat.machine.untrusted import Folder
 from trl_compat.running import campaign
-from trl_compat.running.campaign import Order
+from trl_compat.running.campaign import RunSpec
 from trl_compat.running.execution import rank_files
 from trl_compat.runtime import context, plain, signature
 from trl_compat.runtime.rank import status_of, write_record
@@ -279,7 +279,7 @@ def test_an_answer_about_collectives_of_another_shape_is_none(tmp_path: Path) ->
 def test_an_odd_record_in_the_state_folder_costs_no_other_cell_its_report(
     where: project.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_is_odd(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def one_is_odd(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         as_expected(order, todo)
         path = next((where.state / "cells").glob("*__ddp__*.json"))
         kept = json.loads(path.read_text())
@@ -294,7 +294,7 @@ def test_an_odd_record_in_the_state_folder_costs_no_other_cell_its_report(
     assert set(outcomes(where)) == {"zero3"}
     ran: list[str] = []
 
-    def again(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def again(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         ran.extend(cell.variant for cell in todo)
         return as_expected(order, todo)
 
@@ -320,7 +320,7 @@ def test_odd_ranks_make_a_cell_that_is_not_reused(
 ) -> None:
     unread = observed(record(), None, problems=("rank1.json cannot be read",), started_at="3000")
 
-    def odd(order: Order, todo: list[Cell], *_: Any) -> bool:
+    def odd(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         for cell in todo:
             keep(order, cell, unread)
         return False

@@ -13,11 +13,11 @@ import pytest
 
 from tests.harness.conftest import ROOT
 from trl_compat import advisories
-from trl_compat.cells.fingerprint import differences, essence
+from trl_compat.cells.fingerprint import differences, fingerprint
 from trl_compat.cells.outcomes import Launch
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.files import project
-from trl_compat.running.campaign import Campaign, Order
+from trl_compat.running.campaign import Campaign, RunSpec
 from trl_compat.running.execution.watch import Limits
 from trl_compat.stacks import matrix
 
@@ -35,9 +35,9 @@ def cells(request: pytest.FixtureRequest) -> list[Cell]:
 def run(
     cells: Iterable[Cell], state: Path, launch: Launch, compiled: list[str] | None = None
 ) -> Essences:
-    """The essence of every cell; what was compiled in their homes is added to ``compiled``."""
+    """The fingerprint of every cell; what was compiled in their homes is added to ``compiled``."""
     where = project.at(ROOT, reports=state)
-    order = Order(
+    order = RunSpec(
         root=where.root,
         matrix_file=where.matrix_file,
         reports=where.reports,
@@ -57,9 +57,9 @@ def run(
             record = campaign.store.read(cell.id)
             assert record is not None
             (seen,) = record.observations
-            if seen.unsound is None:
+            if seen.not_started is None:
                 assert seen.launch is launch
-            found[cell.id] = essence(seen)
+            found[cell.id] = fingerprint(seen)
             if compiled is not None and campaign._runner is not None:
                 extensions = campaign._runner.home / "extensions"
                 compiled += [f"{cell.id}: {path}" for path in extensions.rglob("*")]

@@ -109,7 +109,7 @@ def test_a_stack_that_cannot_be_forked_is_run_by_torchrun_which_is_said(
 
 def test_a_hang_shows_where_every_rank_was(runner: StackRunner) -> None:
     seen = observe(runner, "hangs_in_a_collective")
-    assert seen.stopped is Stop.SILENCE
+    assert seen.stopped is Stop.IDLE
     assert {rank: state.waits_in for rank, state in seen.hanging.items()} == {0: "barrier", 1: None}
     assert all("in scenario" in state.stack for state in seen.hanging.values())
     assert seen.hanging[0].place == "harness/fakes/hangs_in_a_collective.py:scenario"

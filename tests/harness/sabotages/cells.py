@@ -26,7 +26,7 @@ from .declaration import Sabotage, declared
 REPRODUCTIONS = ROOT / "tests" / "reproductions"
 IN_CELL = Path(__file__).with_name("in_cell.py")
 MODEL = "tiny-qwen2"
-LIMITS = Limits(seconds=120, silence=30)
+LIMITS = Limits(seconds=120, idle=30)
 
 # Sites that nothing from outside can make fail, and why.
 WITHOUT_SABOTAGE = {

@@ -29,7 +29,7 @@ from trl_compat.gate import sides
 from trl_compat.stacks import sources
 from trl_compat.stacks.environments import user_locks as given_locks
 from trl_compat.usage import configs, ignores, scripts
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_only_regular_files_are_opened(odd: Path, name: str, said: str) -> None:
     refused(doctor(odd, name), said)
     with pytest.raises(BadInput):
         sources.read(odd / name)
-    asked = sides.Asked(odd, "3.11", datetime.date(2026, 1, 1))
+    asked = sides.SideOptions(odd, "3.11", datetime.date(2026, 1, 1))
     table: Any = type("Matrix", (), {"stacks": {}})
     with pytest.raises(BadInput):
         sides.side(str(odd / name), table, asked)
@@ -282,9 +282,9 @@ def readers() -> dict[str, Callable[[Path], object]]:
         "requirements.txt": sources.read,
         "uv.lock": sources.read,
         "pylock.toml": sources.read,
-        "a.yaml": lambda path: configs.read_accelerate(path, Conditions()),
-        "ds.json": lambda path: configs.read_deepspeed(path, Conditions()),
-        "train.py": lambda path: scripts.read(path, Conditions()),
+        "a.yaml": lambda path: configs.read_accelerate(path, UsageBuilder()),
+        "ds.json": lambda path: configs.read_deepspeed(path, UsageBuilder()),
+        "train.py": lambda path: scripts.read(path, UsageBuilder()),
         "pyproject.toml": lambda path: ignores.read(path, ("ppo-zero3-save",)),
         "results.json": results.read,
         "hashes.txt": given_locks.hashes_in,

@@ -182,8 +182,8 @@ def test_an_interpreter_that_markers_leave_something_out_for_is_no_damage(
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> sides.Asked:
-    return sides.Asked(tmp_path / "locks", sides.THIS_PYTHON, DAY)
+def asked(tmp_path: Path) -> sides.SideOptions:
+    return sides.SideOptions(tmp_path / "locks", sides.THIS_PYTHON, DAY)
 
 
 def locked(tmp_path: Path, *more: str) -> str:
@@ -194,7 +194,7 @@ def locked(tmp_path: Path, *more: str) -> str:
 
 
 def test_a_gate_builds_nothing_that_a_lock_names(
-    links: Path, tmp_path: Path, asked: sides.Asked, matrix: Matrix
+    links: Path, tmp_path: Path, asked: sides.SideOptions, matrix: Matrix
 ) -> None:
     path = locked(tmp_path, f"sly==1.0 --hash=sha256:{ZERO}")
     with pytest.raises(BadInput) as error:
@@ -210,7 +210,7 @@ def test_a_gate_builds_nothing_that_a_lock_names(
 
 
 def test_what_is_allowed_is_built_without_the_users_environment(
-    links: Path, tmp_path: Path, asked: sides.Asked, matrix: Matrix
+    links: Path, tmp_path: Path, asked: sides.SideOptions, matrix: Matrix
 ) -> None:
     import hashlib
 
@@ -222,7 +222,7 @@ def test_what_is_allowed_is_built_without_the_users_environment(
 
 
 def test_a_source_with_another_hash_than_the_locks_is_not_built(
-    links: Path, tmp_path: Path, asked: sides.Asked, matrix: Matrix
+    links: Path, tmp_path: Path, asked: sides.SideOptions, matrix: Matrix
 ) -> None:
     path = locked(tmp_path, f"sly==1.0 --hash=sha256:{ZERO}")
     side = sides.side(path, matrix, replace(asked, build=frozenset({"sly"})))
@@ -236,7 +236,7 @@ def test_a_source_with_another_hash_than_the_locks_is_not_built(
 def test_a_gate_fetches_no_git_repository(
     links: Path,
     tmp_path: Path,
-    asked: sides.Asked,
+    asked: sides.SideOptions,
     matrix: Matrix,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,7 +254,7 @@ def test_a_gate_fetches_no_git_repository(
 
 
 def test_a_freeze_with_a_package_from_a_folder_of_wheels_can_be_installed(
-    links: Path, tmp_path: Path, asked: sides.Asked, matrix: Matrix
+    links: Path, tmp_path: Path, asked: sides.SideOptions, matrix: Matrix
 ) -> None:
     lock = locks.resolve(STACK, interpreters.own())
     sources.wheel(links, "safetensors", "0.4.5")
@@ -268,7 +268,7 @@ def test_a_freeze_with_a_package_from_a_folder_of_wheels_can_be_installed(
 
 
 def test_requirements_are_resolved_with_deepspeed_built_against_the_torch_that_they_lead_to(
-    links: Path, asked: sides.Asked, matrix: Matrix
+    links: Path, asked: sides.SideOptions, matrix: Matrix
 ) -> None:
     side = sides.side("trl==0.12.2 transformers<5", matrix, asked)
     assert side.lock.packages["deepspeed"] == "0.15.2"

@@ -20,7 +20,7 @@ from trl_compat.gate import markdown as gate_markdown
 from trl_compat.gate import output
 from trl_compat.gate import text as gate_text
 from trl_compat.report import sarif, workflow_commands
-from trl_compat.report.findings import Finding
+from trl_compat.report.finding import Finding
 from trl_compat.text import console, markdown, terminal, uri, workflow
 
 ESC = "\x1b[2J\x1b]0;title\x07"
@@ -159,7 +159,7 @@ def test_errors_are_harmless_too(tmp_path: Path) -> None:
         ("doctor", "x.txt", "--device", f"{ESC}"),
         ("doctor", "x.txt", f"--{ESC}"),
         ("plan", "--from", NAME.replace("/", ""), "--to", "trl==1.*"),
-        ("gate", "--reference", f"{ESC}.txt", "--candidate", "x"),
+        ("gate", "--from", f"{ESC}.txt", "--to", "x"),
         ("explain", f"::error::{ESC}"),
         ("fix", f"{ESC}"),
     ):

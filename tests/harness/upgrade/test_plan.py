@@ -14,16 +14,16 @@ from trl_compat.errors import BadInput
 from trl_compat.matching import nearest_run
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import records, releases, requires
-from trl_compat.shipped.records import Block, Record, Where
+from trl_compat.shipped.records import AffectedScope, CompiledAdvisory, Where
 from trl_compat.stacks import matrix, sources
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade import plan as planning
-from trl_compat.upgrade.plan import Plan, Resolver
+from trl_compat.upgrade.plan import Resolver, UpgradePlan
 from trl_compat.upgrade.render import render
 from trl_compat.upgrade.safety import Safety
 from trl_compat.upgrade.spans import Spans
 from trl_compat.upgrade.steps import steps
-from trl_compat.upgrade.versions import Versions
+from trl_compat.upgrade.versions import State
 from trl_compat.usage.strategies import conditions_of
 
 KNOWN = (
@@ -47,8 +47,8 @@ def state(**versions: str) -> dict[str, Version]:
     return {package: Version(version) for package, version in versions.items()}
 
 
-def record(name: str, *blocks: Block, **available: str) -> Record:
-    return Record(
+def record(name: str, *blocks: AffectedScope, **available: str) -> CompiledAdvisory:
+    return CompiledAdvisory(
         id=name,
         title=name,
         summary=name,
@@ -63,15 +63,15 @@ def record(name: str, *blocks: Block, **available: str) -> Record:
     )
 
 
-def block(versions: Mapping[str, str], **conditions: str | int) -> Block:
-    return Block(
+def block(versions: Mapping[str, str], **conditions: str | int) -> AffectedScope:
+    return AffectedScope(
         symptom="text",
         exception="AttributeError",
         message="",
         severity="crash-late",
         where=Where(versions, {}),
         conditions={name: [value] for name, value in conditions.items()},
-        provided="",
+        also_requires="",
         absent=(),
         hidden=(),
     )
@@ -166,7 +166,7 @@ def test_what_requires_each_other_moves_together() -> None:
     assert sorted(found) == [["accelerate"], ["peft", "trl"]]
 
 
-def some_records() -> dict[str, Record]:
+def some_records() -> dict[str, CompiledAdvisory]:
     """A few of the shipped records: what else becomes known must not change these tests."""
     return {name: records.shipped_record(name) for name in KNOWN}
 
@@ -177,7 +177,7 @@ def plan(
     trainers: tuple[str, ...] = (),
     strategies: tuple[str, ...] = (),
     **changed: str,
-) -> Plan:
+) -> UpgradePlan:
     source = Source(name="lock", kind="requirements", versions=OLD | changed)
     named = dict(conditions_of(strategies))
     if trainers:
@@ -211,7 +211,7 @@ def test_what_the_resolver_refuses_is_gone_round() -> None:
     assert first.stages is not None
     assert [str(b) for s in first.stages for b in s.bumps] == ["trl 0.12.2 → 0.13.0"]
 
-    def refuses(asked: Versions) -> str | None:
+    def refuses(asked: State) -> str | None:
         alone = asked["trl"] == Version("0.13.0") and asked["transformers"] == Version("4.46.3")
         return "because" if alone else None
 
@@ -275,7 +275,7 @@ def test_the_list_of_requirements_covers_every_release() -> None:
     known, listed = requires.known(), releases.known()
     for package in PACKAGES:
         missing = {str(version) for version in listed.final(package)} - known[package].keys()
-        assert not missing, f"{package} {missing}; run: trl-compat advisories releases"
+        assert not missing, f"{package} {missing}; run: trl-compat refresh"
         assert all(listed.exists(package, Version(version)) for version in known[package])
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.harness.doctor_runs import OLD
 from tests.harness.hostile import doctor, refused
 from trl_compat.usage import scripts
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 HEAD = "distributed_type: MULTI_GPU\n"
 BOMB = HEAD + "a0: &a0 [x,x]\n" + "".join(
@@ -72,6 +72,6 @@ def test_names_that_stand_for_many_things_take_no_longer(tmp_path: Path) -> None
     chain = "\n".join(f"class A{n}Trainer(A{n + 1}Trainer): pass" for n in range(3000))
     many = "\n".join(f"from a import B{n} as C" for n in range(3000))
     (tmp_path / "t.py").write_text(f"{chain}\n{many}\n" + "A0Trainer()\nC()\n" * 3000)
-    conditions = Conditions()
+    conditions = UsageBuilder()
     scripts.read(tmp_path / "t.py", conditions)
     assert "trainer" not in conditions.values

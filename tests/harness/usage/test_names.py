@@ -15,7 +15,7 @@ from trl_compat.shipped import names, records
 from trl_compat.shipped.records import Value
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage import vocabulary
-from trl_compat.usage.conditions import Conditions
+from trl_compat.usage.conditions import UsageBuilder
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_several_trainers_are_all_used(tmp_path: Path, words: tuple[str, ...]) -
 
 def test_a_blank_in_a_trainers_name_is_part_of_it() -> None:
     for text in ("Online DPO SFT", "sft online-dpo", "OnlineDPOTrainer,SFTTrainer"):
-        conditions = Conditions()
+        conditions = UsageBuilder()
         conditions.say("trainer", (text,), "a test")
         assert set(conditions.values["trainer"]) == {"Online DPO", "SFT"}
 

@@ -9,8 +9,8 @@ from trl_compat import advisories
 from trl_compat.advisories import Catalogue
 from trl_compat.errors import BadInput
 from trl_compat.stacks import matrix
-from trl_compat.usage.conditions import Conditions
-from trl_compat.usage.relevance import Usage, blocks, concerned, lacking, usage
+from trl_compat.usage.conditions import UsageBuilder
+from trl_compat.usage.relevance import Usage, blocks, lacking, relevant_variants, usage
 from trl_compat.usage.strategies import STRATEGIES, conditions_of
 
 
@@ -23,7 +23,7 @@ def variants(
     shipped: Catalogue, failure: str, *trainers: str, on: tuple[str, ...] = ()
 ) -> set[str]:
     wanted = usage(shipped, trainers, on)
-    return set(concerned(shipped.reproduction(failure), wanted))
+    return set(relevant_variants(shipped.reproduction(failure), wanted))
 
 
 def test_who_says_nothing_gets_the_default_variants(shipped: Catalogue) -> None:
@@ -113,6 +113,6 @@ def test_a_gate_and_a_plan_take_every_strategy_that_doctor_takes(shipped: Catalo
     for name, meant in STRATEGIES.items():
         assert usage(shipped, [], [name]).strategies == (name,)
         assert conditions_of([name]) == {one: (value,) for one, value in meant.items()}
-        doctor = Conditions()
+        doctor = UsageBuilder()
         doctor.say("strategy", [name], "--strategy")
         assert doctor.values == conditions_of([name])

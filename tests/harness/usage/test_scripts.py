@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from trl_compat.usage import configs, scripts
-from trl_compat.usage.conditions import Conditions, Named
+from trl_compat.usage.conditions import Named, UsageBuilder
 
 
 def stated(folder: Path, text: str) -> Named:
     (folder / "train.py").write_text(text)
-    conditions = Conditions()
+    conditions = UsageBuilder()
     scripts.read(folder / "train.py", conditions)
     return conditions.values
 
@@ -108,13 +108,13 @@ def test_what_accelerates_file_says_of_cpus_counts(
     tmp_path: Path, text: str, device: tuple[str, ...] | None
 ) -> None:
     (tmp_path / "a.yaml").write_text(text)
-    conditions = Conditions()
+    conditions = UsageBuilder()
     configs.read_accelerate(tmp_path / "a.yaml", conditions)
     assert conditions.values.get("device") == device
 
 
 def test_the_command_line_may_say_less_than_a_file(tmp_path: Path) -> None:
-    conditions = Conditions()
+    conditions = UsageBuilder()
     conditions.say("trainer", ("GRPO,SFT",), "--trainer")
     (tmp_path / "train.py").write_text("GRPOTrainer(m)")
     scripts.read(tmp_path / "train.py", conditions)

@@ -17,7 +17,7 @@ PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TZ", "SYSTEMROOT")
 
 
 def build(
-    environment: Environment, home: Path, *, gpus: tuple[str, ...], mark: str
+    environment: Environment, home: Path, *, gpus: tuple[str, ...], run_id: str
 ) -> dict[str, str]:
     """The whole environment of the processes of a stack.
 
@@ -26,7 +26,7 @@ def build(
         home: a private folder that stands for home, caches and temporary files.
         gpus: the GPUs that are the cell's alone, as CUDA_VISIBLE_DEVICES names them; none hides
             every GPU.
-        mark: marks all processes of this run, so that left-overs can be told.
+        run_id: marks all processes of this run, so that left-overs can be told.
     """
     temporary = home / "tmp"  # made anew for each cell, with its home
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -56,7 +56,7 @@ def build(
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": "0",
-        processes.MARK: mark,
+        processes.MARK: run_id,
     }
     env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if not gpus:

@@ -78,8 +78,8 @@ class StackRunner:
     ) -> None:
         self.environment = environment
         self._scratch = Path(tempfile.mkdtemp(prefix="trl-compat-"))
-        self.mark = f"{os.getpid()}-{self._scratch.name}"
-        self._guardian = processes.guard(self.mark, self._scratch)
+        self.run_id = f"{os.getpid()}-{self._scratch.name}"
+        self._guardian = processes.start_watchdog(self.run_id, self._scratch)
         self._bundle = bundle.make(self._scratch / "bundle")
         # All that a stack's processes may write to; a cell, to its own folder and home in there.
         self._work = self._scratch / "work"
@@ -91,7 +91,7 @@ class StackRunner:
             *readable,
         )
         self._gpus = gpus
-        self._env = cell_environment.build(environment, self.home, gpus=gpus, mark=self.mark)
+        self._env = cell_environment.build(environment, self.home, gpus=gpus, run_id=self.run_id)
         self._not_preloaded = "" if sys.platform == "linux" else "ranks are forked on Linux only"
         self._preload = preload and not self._not_preloaded
         self._parent: processes.Contained | None = None
@@ -111,7 +111,7 @@ class StackRunner:
     def close(self) -> None:
         """Ends every process of the stack and removes the scratch folder."""
         self._end_parent()
-        processes.end_marked(self.mark)
+        processes.end_marked(self.run_id)
         if self._guardian.stdin is not None:
             self._guardian.stdin.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -193,7 +193,7 @@ class StackRunner:
         if isolation.containment().room:
             return 0
         parent = {self._parent.process.pid} if self._parent else set()
-        return processes.end_marked(self.mark, spare=parent)
+        return processes.end_marked(self.run_id, spare=parent)
 
     def _run_preloaded(self, spec: CellSpec, spec_file: Path, limits: Limits) -> tuple[_End, Watch]:
         parent = self._parent
@@ -267,7 +267,7 @@ class StackRunner:
         """Has the stack's bytecode written by its imports, once and before any cell; none may."""
         folder = self.environment.bytecode
         done = folder.with_name("bytecode.complete")
-        with cache.guard(folder):
+        with cache.lock_file(folder):
             if not done.is_file():
                 shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed, perhaps
                 folder.mkdir()
@@ -331,32 +331,32 @@ def _until_over(watch: Watch, launcher: int, status: Callable[[], int | None]) -
         status: waits a little; the launcher's exit status, None while it runs.
     """
     while (ended := status()) is None:
-        stop = watch.look()
+        stop = watch.check()
         match stop:
             case None:
                 continue
-            case Stop.IDLE:
+            case Stop.LAUNCHER_STUCK:
                 left = watch.left_over
                 processes.end_tree(launcher)
                 return _End(0 if watch.all_recorded() else -9, stop, leftovers=left)
             case Stop.MEMORY:
                 processes.end_tree(launcher)
                 return _End(-9, stop)
-            case Stop.LIMIT | Stop.SILENCE:
+            case Stop.LIMIT | Stop.IDLE:
                 hanging = hangs.states(*watch.interrogate())
                 processes.end_tree(launcher)
                 return _End(-9, stop, hanging)
     return _End(ended)
 
 
-def unsound(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
+def not_started(outcome: Outcome, reason: str, *, world_size: int) -> Observation:
     """The observation of a cell whose stack could not be made."""
     return Observation(
         launch=Launch.PRELOADED,
         world_size=world_size,
         started_at=now(),
         seconds=0.0,
-        unsound=(outcome, text(reason)),
+        not_started=(outcome, text(reason)),
     )
 
 

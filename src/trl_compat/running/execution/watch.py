@@ -42,12 +42,12 @@ class Limits:
 
     Attributes:
         seconds: of time in all.
-        silence: seconds in which no rank wrote a byte or used the processor.
+        idle: seconds in which no rank wrote a byte or used the processor.
         memory: bytes that all its processes may hold together.
     """
 
     seconds: float = 300.0
-    silence: float = 45.0
+    idle: float = 45.0
     memory: int = 16 * GIGABYTE
 
 
@@ -73,7 +73,7 @@ class Watch:
         self._launcher, self._scratch = launcher, folder.parent
         self._left = Folder(folder)
         self._world_size, self._limits = world_size, limits
-        self._begun = self._sound = time.monotonic()
+        self._begun = self._last_activity = time.monotonic()
         self._idle_since: float | None = None
         self._measured = 0.0
         self._last_sound: tuple[float, int] = (0.0, 0)
@@ -83,7 +83,7 @@ class Watch:
         self.left_over = 0
         self.rank_exits: dict[int, int] = {}
 
-    def look(self) -> Stop | None:
+    def check(self) -> Stop | None:
         """Why the cell must be stopped now, or None."""
         now = time.monotonic()
         tree = processes.descendants(self._launcher)
@@ -95,11 +95,11 @@ class Watch:
             if self.peak_memory > self._limits.memory:
                 return Stop.MEMORY
         if self._nothing_to_come(tree, now):
+            return Stop.LAUNCHER_STUCK
+        if self._had_activity(tree, now):
+            self._last_activity = now
+        elif now - self._last_activity > self._limits.idle:
             return Stop.IDLE
-        if self._listen(tree, now):
-            self._sound = now
-        elif now - self._sound > self._limits.silence:
-            return Stop.SILENCE
         return Stop.LIMIT if now - self._begun > self._limits.seconds else None
 
     def _nothing_to_come(self, tree: list[psutil.Process], now: float) -> bool:
@@ -124,8 +124,8 @@ class Watch:
         """Whether every rank has left its record."""
         return all(self._left.size(f"rank{n}.json") is not None for n in range(self._world_size))
 
-    def _listen(self, tree: list[psutil.Process], now: float) -> bool:
-        """Whether anything was written or computed since the last sound."""
+    def _had_activity(self, tree: list[psutil.Process], now: float) -> bool:
+        """Whether anything was written or computed since the last activity."""
         used, busy = 0.0, False
         for process in tree:
             with contextlib.suppress(psutil.Error):
@@ -135,7 +135,7 @@ class Watch:
         files = (f"rank{n}.{kind}" for n in range(self._world_size) for kind in SOUNDS)
         written = sum(self._left.size(name) or 0 for name in files)
         used_before, written_before = self._last_sound
-        awake = used - used_before > ASLEEP * max(1.0, now - self._sound)
+        awake = used - used_before > ASLEEP * max(1.0, now - self._last_activity)
         if busy or awake or used < used_before or written != written_before:
             self._last_sound = (used, written)
             return True

@@ -65,7 +65,7 @@ def ensure(name: str, stack: Stack) -> Environment:
     interpreter = locks.interpreter_of(stack)
     lock = locks.resolve(stack, interpreter)
     folder = cache.folder("environments") / f"{name}-{lock.sha256[:12]}"
-    with cache.guard(folder), cache.machine_errors():
+    with cache.lock_file(folder), cache.machine_errors():
         _remove_strays(folder.parent)
         found = _at(folder, lock)
         if found is None or wrong_with(found, Depth.SIZES):

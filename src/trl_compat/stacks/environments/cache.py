@@ -34,7 +34,7 @@ def folder(name: str) -> Path:
 
 
 @contextlib.contextmanager
-def guard(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """A lock between processes for the making of one file or folder.
 
     Raises:

@@ -47,7 +47,7 @@ def full_commit(url: str, commit: str) -> str:
     if FULL.fullmatch(commit):
         return commit
     repository = _repository(url)
-    with cache.guard(repository):
+    with cache.lock_file(repository):
         return _found(repository, url, commit)
 
 
@@ -59,7 +59,7 @@ def checkout(url: str, commit: str, folder: Path) -> None:
         Unavailable: it cannot be reached.
     """
     repository = _repository(url)
-    with cache.guard(repository):
+    with cache.lock_file(repository):
         full = _found(repository, url, commit)
         # With its history, by which some packages tell their version; without the way back to us.
         _git("clone", "--no-checkout", "--no-hardlinks", "--quiet", str(repository), str(folder))

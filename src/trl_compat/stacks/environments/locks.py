@@ -66,7 +66,7 @@ def resolve(stack: Stack, interpreter: Interpreter) -> Lock:
     if stack.lock is not None:
         return _given(stack, stack.lock)
     path = _path(stack, interpreter)
-    with cache.guard(path):
+    with cache.lock_file(path):
         text = _kept_text(path)
         if text is None:
             text = _resolve(stack, interpreter)

@@ -97,7 +97,7 @@ def wheel(source: Source, target: Target) -> Path:
     recipe = KNOWN.get(source.name, Recipe(why=""))
     torch = target.torch() if recipe.needs_torch else ""
     folder = _folder(source, target.interpreter, torch)
-    with cache.guard(folder), cache.machine_errors():
+    with cache.lock_file(folder), cache.machine_errors():
         if (kept := _kept(folder)) is not None:
             return kept
         with tempfile.TemporaryDirectory(
@@ -304,7 +304,7 @@ def _build_environment(name: str, tools: Sequence[str], target: Target) -> Path:
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     folder = cache.folder("build") / f"{name}-{target.interpreter.tag}-{key}"
     python = folder / "bin" / "python"
-    with cache.guard(folder):
+    with cache.lock_file(folder):
         if damage.of_tools(folder):
             uv(["venv", "--quiet", "--clear", "--python", target.interpreter.path, str(folder)])
             command = ["pip", "install", "--quiet", *ONLY_WHEELS, "--python", str(python)]

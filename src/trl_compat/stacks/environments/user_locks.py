@@ -37,7 +37,7 @@ Hashes = Mapping[tuple[str, str], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Given:
+class ImportedLock:
     """A lock made from what a user brought.
 
     Attributes:
@@ -48,7 +48,9 @@ class Given:
     yanked: tuple[str, ...] = ()
 
 
-def keep(pins: Sequence[str], hashes: Hashes, interpreter: Interpreter, allowed: Allowed) -> Given:
+def keep(
+    pins: Sequence[str], hashes: Hashes, interpreter: Interpreter, allowed: Allowed
+) -> ImportedLock:
     """The lock of exactly these pins.
 
     Raises:
@@ -77,7 +79,7 @@ def keep(pins: Sequence[str], hashes: Hashes, interpreter: Interpreter, allowed:
     found = {entry.name: _with_hashes(entry, hashes) for entry in entries(text)}
     found |= {name: _source_entry(by_name[name], hashes) for name in from_source}
     yanked = (m["what"] + (f" ({m['why']})" if m["why"] else "") for m in YANKED.finditer(said))
-    return Given(lock_of("".join(found[name] for name in sorted(found))), tuple(yanked))
+    return ImportedLock(lock_of("".join(found[name] for name in sorted(found))), tuple(yanked))
 
 
 def _with_hashes(entry: Entry, hashes: Hashes) -> str:
@@ -119,7 +121,7 @@ def resolve(
     as_of: datetime.date,
     interpreter: Interpreter,
     allowed: Allowed,
-) -> Given:
+) -> ImportedLock:
     """The lock of requirements as an installer would take them on a day.
 
     Raises:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from trl_compat.errors import BadInput
-from trl_compat.stacks.sources.doubts import doubts, refuse_doubtful
 from trl_compat.stacks.sources.installed import installed
+from trl_compat.stacks.sources.release_warnings import refuse_doubtful, release_warnings
 from trl_compat.stacks.sources.source import Source
 
-__all__ = ["Source", "doubts", "installed", "read", "refuse_doubtful"]
+__all__ = ["Source", "installed", "read", "refuse_doubtful", "release_warnings"]
 
 MOST = 10_000  # packages of a lock
 

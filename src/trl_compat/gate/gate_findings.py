@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trl_compat.gate import wording
-from trl_compat.gate.judgement import Rung
+from trl_compat.gate.judgement import ChangeVerdict
 from trl_compat.gate.report import FailureReport, GateReport
-from trl_compat.report.findings import Finding, Level
+from trl_compat.report.finding import Finding, Level
 
 NOWHERE = "pyproject.toml"
 """Where a finding is shown that is about no file: services show none without a place."""
@@ -25,7 +25,7 @@ def _findings(report: GateReport) -> Iterator[Finding]:
     if report.unresolvable:
         yield _finding("no-such-candidate", report.headline, report.unresolvable, "error", place)
     for failure in report.failures:
-        if failure.rung is not Rung.OK:
+        if failure.verdict is not ChangeVerdict.OK:
             url = failure.reference_url
             title, message = f"{failure.failure}: {failure.title}", _message(failure, report)
             yield _finding(failure.failure, title, message, _level(failure), place, url)
@@ -50,4 +50,4 @@ def _message(failure: FailureReport, report: GateReport) -> str:
 def _level(failure: FailureReport) -> Level:
     if failure.stops:
         return "error"
-    return "note" if failure.rung is Rung.FIXED else "warning"
+    return "note" if failure.verdict is ChangeVerdict.FIXED else "warning"

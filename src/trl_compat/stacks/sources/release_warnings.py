@@ -10,7 +10,7 @@ from trl_compat.shipped import releases
 from trl_compat.stacks.sources.source import Source
 
 
-def doubts(source: Source) -> tuple[str, ...]:
+def release_warnings(source: Source) -> tuple[str, ...]:
     """A sentence for each version under test that is yanked, unknown, or newer than the list."""
     known = releases.known()
     said = []
