@@ -64,8 +64,8 @@ def matches(record: CompiledAdvisory, source: Source, named: Named) -> list[Matc
     found = []
     for block in record.blocks:
         answer, unknown = _where(block.where, source, examined)
-        use = _use(block, source, named)
-        if answer is Answer.NO or use is None:
+        use = _use(block, source, named) if answer is not Answer.NO else None
+        if use is None:
             continue
         if any(_holds(before, source, named) for before in block.absent):
             continue

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 
 from packaging.version import Version
@@ -225,9 +226,12 @@ def _said(name: str, known: Sequence[Open], found: Sequence[Open]) -> str:
     return (name + (f" (if you use {' or '.join(clauses)})" if clauses else "")) if new else ""
 
 
+_text = cache(str)  # of the same few versions again and again
+
+
 def moved(source: Source, state: State) -> Source:
     """What one has after a change."""
-    versions = {**source.versions, **{package: str(v) for package, v in state.items()}}
+    versions = {**source.versions, **{package: _text(v) for package, v in state.items()}}
     return replace(
         source,
         versions=MappingProxyType(versions),

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -42,6 +43,12 @@ def shown(url: str) -> str:
     host, slash, path = rest.partition("/")
     path = path.partition("?")[0].partition("#")[0]
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"[:LONGEST]
+
+
+@cache
+def _parsed(version: str) -> Version:
+    """A version, read once: the same few are asked for over and over."""
+    return Version(version)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Source:
     def version(self, package: str) -> Version | None:
         """The release of a package (or ``python``); None where none is known."""
         value = self.python if package == "python" else self.versions.get(package)
-        return Version(value) if value else None
+        return _parsed(value) if value else None
 
     def commit(self, package: str) -> str | None:
         """The git commit of a package; None where it is taken from a release."""
