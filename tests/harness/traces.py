@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.harness.conftest import ROOT
 
 # Of the tools that run the tests; what they keep there is their own.
-TOOLS = {".git", ".venv", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", "__pycache__"}
+CACHES = {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "__pycache__"}
+TOOLS = {".git", ".venv", ".nox", *CACHES}
 Snapshot = dict[str, tuple[int, int, int]]
 
 

@@ -93,7 +93,7 @@ SOUND = {"wants-ppo": "not-applicable", "takes-trl": "pass", "passes": "pass"}
         ("shutil.rmtree(next(site.glob('trl-*.dist-info')))", "trl 1.16.0: its dist-info", []),
         (
             "folder.rename(folder.with_name('away'))",
-            "it is missing",
+            "is missing",
             ["--torchrun", "--repeat", "2"],
         ),
         ("(site / 'trl/trainer/sft_config.py').unlink()", "sft_config.py is missing", []),
