@@ -25,13 +25,13 @@ AMPLE = Limits(seconds=60, idle=30)
 
 
 LIMITS = {
-    "hangs_in_a_collective": Limits(seconds=60, idle=8),
+    "hangs_in_a_collective": Limits(seconds=60, idle=6),
     "hangs_in_c_holding_the_gil": Limits(seconds=60, idle=8),
-    "ranks_call_different_collectives": Limits(seconds=60, idle=8),
-    "hangs_in_teardown": Limits(seconds=60, idle=8),
-    "leaves_links_and_pipes": Limits(seconds=60, idle=8),
-    "swallows_a_failed_check_and_hangs": Limits(seconds=60, idle=8),
-    "hangs_at_work": Limits(seconds=10, idle=8),
+    "ranks_call_different_collectives": Limits(seconds=60, idle=4),
+    "hangs_in_teardown": Limits(seconds=60, idle=4),
+    "leaves_links_and_pipes": Limits(seconds=60, idle=4),
+    "swallows_a_failed_check_and_hangs": Limits(seconds=60, idle=4),
+    "hangs_at_work": Limits(seconds=6, idle=4),
     "allocates_until_killed": Limits(seconds=60, memory=3 * 10**9),
 }
 
