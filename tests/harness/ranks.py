@@ -25,7 +25,7 @@ AMPLE = Limits(seconds=60, idle=30)
 
 
 LIMITS = {
-    "hangs_in_a_collective": Limits(seconds=60, idle=6),
+    "hangs_in_a_collective": Limits(seconds=60, idle=8),
     "hangs_in_c_holding_the_gil": Limits(seconds=60, idle=8),
     "ranks_call_different_collectives": Limits(seconds=60, idle=4),
     "hangs_in_teardown": Limits(seconds=60, idle=4),
