@@ -40,7 +40,7 @@ def ours(session: nox.Session, *words: str) -> None:
 @nox.session
 def matrix(session: nox.Session) -> None:
     """Run cells, write reports/ and print the table; options follow --, see -- --help."""
-    install(session, "[matrix]")
+    install(session, "[matrix,ray]" if "ray" in session.posargs else "[matrix]")
     ours(session, "matrix", *session.posargs)
 
 
@@ -60,10 +60,32 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def bisect(session: nox.Session) -> None:
+    """Find the release at which a failure appears or disappears; options follow --."""
+    install(session, "[matrix]")
+    ours(session, "bisect", *session.posargs)
+
+
+@nox.session
 def gate(session: nox.Session) -> None:
     """Test an upgrade: nox -s gate -- --from trl-0.17.0 --to trl-0.18.2."""
     install(session, "[matrix]")
     ours(session, "gate", *session.posargs)
+
+
+@nox.session
+def pyz(session: nox.Session) -> None:
+    """Build dist/trl-compat.pyz: the harness with its dependencies in one file, for check."""
+    install(session, "[matrix]")
+    session.run("python", "-m", "trl_compat.publishing.zip_application", *session.posargs)
+
+
+@nox.session
+def kit(session: nox.Session) -> None:
+    """Make dist/gpu-kit, to copy to a machine with a GPU, torch and no network."""
+    install(session, "[matrix]")
+    session.install("pip")  # downloads wheels for another Python than its own
+    session.run("python", "-m", "trl_compat.publishing.kit", *session.posargs)
 
 
 @nox.session
@@ -79,6 +101,14 @@ def browser(session: nox.Session) -> None:
     """Test the report in Chromium, including accessibility with axe; needs Chromium on the path."""
     install(session, "[tests,browser]")
     session.run("pytest", "-m", "browser", *session.posargs)
+
+
+@nox.session
+def ray(session: nox.Session) -> None:
+    """Run real cells on a Ray cluster of three nodes on this machine, one of which is killed."""
+    install(session, "[tests,ray]")
+    files = ("tests/harness/running/test_ray_tasks.py", "tests/harness/running/test_ray.py")
+    session.run("pytest", "-s", *files, *session.posargs)
 
 
 @nox.session

@@ -29,7 +29,7 @@ from tests.harness.conftest import ROOT
 from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
 from trl_compat.advisories import Advisory, Symptom
-from trl_compat.cells.outcomes import Observation
+from trl_compat.cells.observation import Observation
 from trl_compat.files import documents
 from trl_compat.runtime import confine
 

@@ -33,6 +33,9 @@ class HasVersions(Protocol):
     def commit(self, package: str) -> str | None:
         """The git commit of a package; None where a release is taken."""
 
+    def absent(self, package: str) -> bool:
+        """Whether the package is certainly not there."""
+
 
 InRange = Callable[[str, str], Answer]
 """Whether the version that somebody has of a package is in a range."""

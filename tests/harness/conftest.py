@@ -6,7 +6,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from tests.harness.bisect.bench import bisection as bisection
 from tests.harness.gate_bench import bench as bench
 from tests.harness.hostile import odd as odd
 from tests.harness.recorded_runs import where as where
@@ -14,6 +16,10 @@ from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories
 from trl_compat.stacks.matrix import Matrix
 from trl_compat.stacks.matrix import load as load_matrix
+
+# The same examples every time, no file of them, and no limit that a busy machine exceeds.
+settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+settings.load_profile("suite")
 
 HARNESS = Path(__file__).parent
 ROOT = HARNESS.parents[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 
 from tests.harness.conftest import HARNESS, ROOT
+from tests.harness.written import cells_in
 
 CLI = Path(sys.executable).with_name("trl-compat")
 
@@ -62,5 +62,4 @@ def run(root: Path, *more: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def cells(root: Path) -> dict[str, dict[str, Any]]:
-    document = json.loads((root / "reports" / "results.json").read_text(encoding="utf-8"))
-    return {cell["failure"]: cell for cell in document["cells"]}
+    return {cell["failure"]: cell for cell in cells_in(root / "reports").values()}

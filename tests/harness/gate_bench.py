@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.harness import made_results
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Launch, Outcome
+from trl_compat.cells.observation import Launch
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, plan
 from trl_compat.files import project
 from trl_compat.gate import run, sides
@@ -92,13 +94,13 @@ class Ran:
             command="",
             profile="gate",
             host=Host(os="", cpu="", memory=""),
-            stacks={},
+            stacks={cell.stack: made_results.document().stacks["s"] for cell in found.values()},
             cells=list(found.values()),
             summary={},
         )
 
-    def write_logs(self, _: results.Results) -> None:
-        pass
+    def with_logs(self, document: results.Results) -> results.Results:
+        return document
 
     def check_complete(self) -> None:
         assert not self.interrupted

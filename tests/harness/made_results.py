@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trl_compat import results
-from trl_compat.cells.outcomes import Launch, Outcome
+from trl_compat.cells.observation import Launch
+from trl_compat.cells.outcome import Outcome
 from trl_compat.machine.description import Host
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict, decide
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
+from trl_compat.cells.verdict import Verdict, decide
 
 SEEN: dict[str, Any] = {
     "exception": "AttributeError",

@@ -9,7 +9,9 @@ import psutil
 
 from tests.harness.conftest import HARNESS, ROOT
 from trl_compat import advisories
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict, decide
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
+from trl_compat.cells.verdict import Verdict, decide
 from trl_compat.machine import processes
 from trl_compat.running.execution.runner import StackRunner
 from trl_compat.running.execution.watch import Limits

@@ -10,7 +10,8 @@ import pytest
 
 from tests.harness.observations import RAISED, observed, record
 from trl_compat import results
-from trl_compat.cells.outcomes import Observation, Outcome
+from trl_compat.cells.observation import Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection
 from trl_compat.cli.matrix import conduct
 from trl_compat.files import documents, project
@@ -18,6 +19,7 @@ from trl_compat.running import matrix_run
 from trl_compat.running.campaign import Campaign, RunSpec
 from trl_compat.running.store import CellRecord, ResolvedStack
 from trl_compat.stacks.environments import locks
+from trl_compat.stacks.held import needs
 
 LOCK = ResolvedStack(lock_sha256="lock", packages={})
 
@@ -29,6 +31,7 @@ OLD = Selection(stacks=("old",), fixes=("none",))
 def where(project_folder: Path, monkeypatch: pytest.MonkeyPatch) -> project.Project:
     monkeypatch.setattr(project, "check_models", lambda *_: {"tiny-qwen2": "digest"})
     monkeypatch.setattr(locks, "kept", lambda *_: "lock")
+    monkeypatch.setattr(needs, "check", lambda _: "")  # nothing is built
     return project.at(project_folder)
 
 

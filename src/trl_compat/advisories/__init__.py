@@ -22,10 +22,10 @@ from trl_compat.advisories.schema import (
     Reproduction,
     Scope,
     Severity,
-    Symptom,
     Workaround,
     WrongFix,
 )
+from trl_compat.advisories.symptom import Symptom
 
 __all__ = [
     "INTERNAL",

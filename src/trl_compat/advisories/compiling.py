@@ -76,6 +76,7 @@ def _record(advisory: Advisory, masks: tuple[Advisory, ...]) -> Json:
                 "summary": _line(fix.summary),
                 "snippet": fix.snippet,
                 "cost": _line(fix.cost),
+                "settings": bool(fix.conditions),
                 "where": {"versions": fix.versions, "commits": _lists(fix.commits)},
             }
             for fix in advisory.fixes

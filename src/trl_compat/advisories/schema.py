@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import datetime
 import enum
-import fnmatch
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier
 from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
-from trl_compat.advisories import patterns
+from trl_compat.advisories.symptom import Symptom
 from trl_compat.files.models import FrozenModel
 from trl_compat.files.names import NAME
 from trl_compat.packages import PACKAGES
@@ -94,51 +93,6 @@ class Reference(FrozenModel):
     def kind(self) -> str:
         """The type; by default an issue is a report, everything else a page."""
         return self.type or ("report" if "/issues/" in self.url else "web")
-
-
-class Symptom(FrozenModel):
-    """How it appears: exception type, message (regex, searched) and raising place (glob).
-
-    The regular expression is one of :mod:`.patterns`: without look-around.
-    ``where`` is ``file:function`` of the innermost frame that is not an attribute look-up, or
-    ``check:name`` for a post-condition of the reproduction.  ``through`` must match any frame.
-    """
-
-    exception: str
-    message: str
-    where: str
-    through: str | None = None
-
-    @field_validator("message")
-    @classmethod
-    def _compiles(cls, value: str) -> str:
-        try:
-            patterns.compiled(value)
-        except patterns.NoPattern as error:
-            raise ValueError(f"not a regular expression: {error}") from None
-        return value
-
-    def matches(self, error: Mapping[str, Any]) -> bool:
-        """Whether a recorded exception (see ``trl_compat.runtime.signature``) is this symptom."""
-        if error["exception"] != self.exception:
-            return False
-        if not patterns.compiled(self.message)(error["message"]):
-            return False
-        return fnmatch.fnmatchcase(error["where"], self.where) and self._went_through(error)
-
-    def is_place_of(self, error: Mapping[str, Any]) -> bool:
-        """Whether a recorded exception comes from this symptom's place, whatever it says.
-
-        Where the symptom says by which way it comes, that way is the place: releases move the line
-        that raises, seldom the one that is to blame.
-        """
-        if self.through is not None:
-            return self._went_through(error)
-        return fnmatch.fnmatchcase(error["where"], self.where)
-
-    def _went_through(self, error: Mapping[str, Any]) -> bool:
-        frames = (f"{frame['file']}:{frame['function']}" for frame in error["frames"])
-        return self.through is None or any(fnmatch.fnmatchcase(f, self.through) for f in frames)
 
 
 class Scope(FrozenModel):
@@ -227,16 +181,26 @@ STANDALONE = "-standalone"  # ends the name under which a fix's standalone form 
 
 
 class FixBase(FrozenModel):
-    """A change that is tried in affected cells, by calling its ``entry`` before the scenario.
+    """A change that is tried in affected cells.
+
+    Its ``entry`` is called before the scenario, or the cell runs under its ``conditions`` in place
+    of those of the variant (null leaves one out), if the fix is a setting.
 
     ``versions``, ``commits`` and ``variants`` say where it exists; left out, everywhere.
     """
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
-    entry: str = Field(pattern=r"^[\w.]+:\w+$")
+    entry: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$")
+    conditions: dict[str, Value | None] = {}
     versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
     variants: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> FixBase:
+        if bool(self.entry) == bool(self.conditions):
+            raise ValueError("give either 'entry' (code) or 'conditions' (other settings)")
+        return self
 
     @field_validator("name")
     @classmethod
@@ -343,8 +307,9 @@ class Advisory(FrozenModel):
         for symptom in named:
             if symptom not in self.symptoms:
                 raise ValueError(f"symptom '{symptom}' is not defined")
-        if self.reproduction is None and not self.masks:
-            raise ValueError("requires a reproduction or 'masks: true'")
+        shown = self.masks or any(symptom.violates for symptom in self.symptoms.values())
+        if self.reproduction is None and not shown:
+            raise ValueError("requires a reproduction, 'masks: true' or a violated invariant")
         if self.phase is not None and not self.masks:
             raise ValueError(
                 "'phase' applies to failures that mask others, so it requires 'masks: true'"
@@ -359,9 +324,20 @@ class Advisory(FrozenModel):
         named = {**common, **block.conditions}
         return {name: value for name, value in named.items() if name not in INTERNAL}
 
-    def symptom_of(self, error: Mapping[str, Any]) -> str | None:
-        """Name of the symptom that a recorded exception shows, or None."""
-        return next((name for name, s in self.symptoms.items() if s.matches(error)), None)
+    def symptom_of(
+        self,
+        error: Mapping[str, Any],
+        measured: Mapping[str, Any] | None = None,
+        predicted: str | None = None,
+    ) -> str | None:
+        """Name of the symptom that a recorded exception shows, or None.
+
+        Args:
+            predicted: the symptom in whose ranges the stack is. Two faults that violate an
+                invariant may leave the same numbers; then it is this one.
+        """
+        found = [name for name, s in self.symptoms.items() if s.matches(error, measured)]
+        return predicted if predicted in found else next(iter(found), None)
 
     def resembled_by(self, error: Mapping[str, Any]) -> str | None:
         """Name of the symptom from whose place a recorded exception comes, or None."""

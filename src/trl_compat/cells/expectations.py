@@ -12,9 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from trl_compat.advisories import STANDALONE, Advisory, Fix, FixBase, Scope, WrongFix
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.advisories import STANDALONE, Advisory, Fix, FixBase, Phase, Scope, WrongFix
+from trl_compat.cells.outcome import Outcome
+from trl_compat.packages import PACKAGES
 from trl_compat.ranges import Answer, HasVersions, outside
+from trl_compat.runtime.needs import lacking
 
 
 class Expectation(BaseModel):
@@ -22,6 +24,8 @@ class Expectation(BaseModel):
 
     Attributes:
         outcome: None where nothing is predicted; such a cell cannot deviate.
+        or_masked_by: what may stop a cell that is not applicable before it finds that out.
+        may_be_unresolvable: a rule has made the stack, and that there is none is a result.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -29,6 +33,8 @@ class Expectation(BaseModel):
     outcome: Outcome | None
     symptom: str | None = None
     masked_by: str | None = None
+    or_masked_by: tuple[str, ...] = ()
+    may_be_unresolvable: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,36 @@ def expect(
     device: str = "cpu",
 ) -> Expectation:
     """The outcome that the advisories predict for a cell; its device counts as a condition."""
+    return with_fix(unfixed(stack, advisory, variant, masks, device), fix)
+
+
+def with_fix(before: Expectation, fix: FixBase | None) -> Expectation:
+    """What is predicted with a fix, from what is predicted without."""
+    if fix is None or before.outcome not in (Outcome.REPRODUCED, Outcome.PASS):
+        return before
+    outcome = Outcome.REPRODUCED if isinstance(fix, WrongFix) else Outcome.PASS
+    symptom = fix.symptom if isinstance(fix, WrongFix) else None
+    return before.model_copy(update={"outcome": outcome, "symptom": symptom})
+
+
+def unfixed(
+    stack: HasVersions,
+    advisory: Advisory,
+    variant: str,
+    masks: Sequence[Advisory],
+    device: str = "cpu",
+) -> Expectation:
+    """What is predicted for a cell without a fix."""
     assert advisory.reproduction is not None
     conditions = {**advisory.reproduction.conditions_of(variant), "device": device}
-    told = _Told(stack, conditions, known=_named(stack, advisory))
-    if outside(advisory.available, stack) or any(told.covers(a) for a in advisory.absent):
+    told = _Told(stack, conditions, _named(stack, advisory), _has_commit(stack))
+    if lacking(conditions, lambda package: not stack.absent(package)):
         return Expectation(outcome=Outcome.NOT_APPLICABLE)
+    if outside(advisory.available, stack) or any(told.covers(a) for a in advisory.absent):
+        # What stops an import may come before the cell finds out that there is nothing to run.
+        first = (m for m in masks if m.phase is Phase.IMPORT and m.id != advisory.id)
+        found = (mask.id for mask in first if any(told.covers(scope) for scope in mask.affected))
+        return Expectation(outcome=Outcome.NOT_APPLICABLE, or_masked_by=tuple(found))
     if told.undecided(Scope(versions=advisory.available), *advisory.absent):
         return Expectation(outcome=None)
     for mask in masks:
@@ -89,13 +120,8 @@ def expect(
     symptom = next((a.symptom for a in advisory.affected if told.covers(a)), None)
     if symptom is None and told.undecided(*advisory.affected):
         return Expectation(outcome=None)
-    match fix:
-        case WrongFix():
-            return Expectation(outcome=Outcome.REPRODUCED, symptom=fix.symptom)
-        case None if symptom:
-            return Expectation(outcome=Outcome.REPRODUCED, symptom=symptom)
-        case _:
-            return Expectation(outcome=Outcome.PASS)
+    outcome = Outcome.REPRODUCED if symptom else Outcome.PASS
+    return Expectation(outcome=outcome, symptom=symptom)
 
 
 @dataclass(frozen=True)
@@ -103,12 +129,14 @@ class _Told:
     """What scopes say of a stack under some conditions.
 
     Attributes:
+        has_commit: whether the stack has a git commit; without one, ranges decide everything.
         known: the packages whose git commit the failure's record names.
     """
 
     stack: HasVersions
     conditions: Mapping[str, Any]
     known: frozenset[str]
+    has_commit: bool
 
     def covers(self, scope: Scope) -> bool:
         """Whether the stack lies in the scope."""
@@ -116,10 +144,14 @@ class _Told:
 
     def undecided(self, *scopes: Scope) -> bool:
         """Whether a range of one of the scopes is all that decides, and is asked of a commit."""
-        return any(
+        return self.has_commit and any(
             scope.answer(self.stack, self.conditions, self.known) is Answer.UNKNOWN
             for scope in scopes
         )
+
+
+def _has_commit(stack: HasVersions) -> bool:
+    return any(stack.commit(package) for package in PACKAGES)
 
 
 def _named(stack: HasVersions, advisory: Advisory) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 An exception that ended a scenario is one such event.  So is every failed check and precondition,
 even if the exception was swallowed: the register decides.  This module is pure; the verdict is
-reached in :mod:`trl_compat.cells.outcomes`.
+reached in :mod:`trl_compat.cells.verdict`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trl_compat.cells.outcomes import Observation
+from trl_compat.cells.observation import Observation
 from trl_compat.cells.rank_records import RankRecord
 
 FIRST, RAISED = "first", "raised"

@@ -18,6 +18,8 @@ from pathlib import Path
 
 # The words by which the user called nox, set by the noxfile for what its sessions run.
 STARTED_BY = "TRL_COMPAT_STARTED_BY"
+# The words that start the zip application, set by the application itself.
+PROGRAM = "TRL_COMPAT_PROGRAM"
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,13 @@ class Again:
         start: the words that start a run of the matrix, as text for a shell.
         more: options that every cell of this run needs, as text for a shell.
         torchrun: the ranks were to be started by plain ``torchrun``.
+        one_stack: the command knows one stack only, and takes no name of one.
     """
 
     start: str = "nox -s matrix --"
     more: str = ""
     torchrun: bool = False
+    one_stack: bool = False
 
     def line(self, options: Sequence[str], *, torchrun: bool = False) -> str:
         """One line for a shell."""
@@ -55,7 +59,7 @@ def start(command: str, root: Path, env: Mapping[str, str] = os.environ) -> str:
     """
     if by_nox := env.get(STARTED_BY):
         return f"{by_nox} -s {command} --"
-    words = [program(Path(sys.argv[0]), "trl-compat")]
+    words = [_own_program(env)]
     if root.resolve() != Path.cwd():
         words += ["--project", shown(root)]
     return " ".join([*words, command])
@@ -66,7 +70,11 @@ def this_command(env: Mapping[str, str] = os.environ) -> str:
     words = sys.argv[1:]
     if by_nox := env.get(STARTED_BY):
         return " ".join([by_nox, "-s", words[0], "--", *map(word, words[1:])])
-    return " ".join([program(Path(sys.argv[0]), "trl-compat"), *map(word, words)])
+    return " ".join([_own_program(env), *map(word, words)])
+
+
+def _own_program(env: Mapping[str, str]) -> str:
+    return env.get(PROGRAM) or program(Path(sys.argv[0]), "trl-compat")
 
 
 def nox_words(called: str, invoked_from: str) -> str:

@@ -13,12 +13,17 @@ from trl_compat import __version__
 from trl_compat.cli import endings
 from trl_compat.cli.advisories import advisories
 from trl_compat.cli.bench import bench
+from trl_compat.cli.bisect import bisect
+from trl_compat.cli.cache import cache
+from trl_compat.cli.check import check
 from trl_compat.cli.constraints import constraints
 from trl_compat.cli.doctor import doctor
 from trl_compat.cli.explain import explain
 from trl_compat.cli.fix import fix
 from trl_compat.cli.gate import gate
 from trl_compat.cli.matrix import matrix
+from trl_compat.cli.merge import merge
+from trl_compat.cli.nodes import nodes
 from trl_compat.cli.plan import plan
 from trl_compat.cli.refresh import refresh
 from trl_compat.cli.report import report
@@ -54,12 +59,17 @@ def cli(context: click.Context, project: Path) -> None:
 for command in (
     advisories,
     bench,
+    bisect,
+    cache,
+    check,
     constraints,
     doctor,
     explain,
     fix,
     gate,
     matrix,
+    merge,
+    nodes,
     plan,
     refresh,
     report,

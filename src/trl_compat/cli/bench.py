@@ -23,6 +23,14 @@ from trl_compat.cli import extra
 )
 @click.option("--whole", is_flag=True, help="Measure every cell of the profile; slow.")
 @click.option(
+    "--stacks",
+    type=click.IntRange(min=1),
+    help="Measure so many stacks drawn at random from the releases, in place of a profile.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the stacks that are drawn."
+)
+@click.option(
     "--jobs", type=click.IntRange(min=1), help="Stacks that the harness runs in parallel."
 )
 @click.option(
@@ -32,24 +40,37 @@ from trl_compat.cli import extra
 )
 @click.pass_obj
 def bench(
-    root: Path, profile: str, count: int, whole: bool, jobs: int | None, markdown: Path | None
+    root: Path,
+    profile: str,
+    count: int,
+    whole: bool,
+    stacks: int | None,
+    seed: int,
+    jobs: int | None,
+    markdown: Path | None,
 ) -> None:
     """Measure the same cells with plain torchrun and with the matrix; print the ratios."""
     extra.require("bench")
     from trl_compat.files import project
     from trl_compat.machine import host
     from trl_compat.running import bench as measuring
+    from trl_compat.stacks import matrix
 
     where = project.at(root)
-    cells = measuring.cells_of(where, profile, None if whole else count)
+    table = matrix.load(where.matrix_file)
+    what = f"'{profile}'"
+    if stacks is not None:
+        table, profile = measuring.drawn(table, stacks, seed), measuring.DRAWN
+        what = f"{stacks} stacks drawn with seed {seed}"
+    cells = measuring.cells_of(table, where, profile, None if whole else count)
     lines = [
-        f"{host.describe().cpu}, {host.describe().memory}; {len(cells)} cells of '{profile}'",
+        f"{host.describe().cpu}, {host.describe().memory}; {len(cells)} cells of {what}",
         "",
         "| what | plain | trl-compat | ratio |",
         "|---|---|---|---|",
     ]
     click.echo("\n".join(lines))
-    for figure in measuring.measure(where, cells, jobs or host.stacks_at_a_time("cpu", 2)):
+    for figure in measuring.measure(where, table, cells, jobs or host.stacks_at_a_time("cpu", 2)):
         ratio = f"{figure.ratio:.1f}×" if figure.ratio else ""
         lines.append(f"| {figure.what} | {figure.plain} | {figure.ours} | {ratio} |")
         click.echo(lines[-1])

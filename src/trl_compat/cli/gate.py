@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from trl_compat.cli import extra
-from trl_compat.cli.matrix import choose_device, memory_share
+from trl_compat.cli.device import choose_device
+from trl_compat.cli.matrix import memory_share
 from trl_compat.cli.renamed import Renamed
 
 FORMATS = ("text", "json", "markdown", "sarif", "github")

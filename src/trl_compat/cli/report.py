@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from trl_compat import results
 
 # The names of trl_compat.report.formats.FORMATS, here so that --help needs no renderer.
-FORMATS = ("html", "markdown", "junit", "badge", "badge-json", "sarif", "ctrf")
+FORMATS = (
+    "html",
+    "markdown",
+    "known-good",
+    "trains-right",
+    "junit",
+    "badge",
+    "badge-json",
+    "sarif",
+    "ctrf",
+)
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -66,7 +76,8 @@ def report(
     from trl_compat.report.formats import FORMATS as KNOWN
 
     where = project.at(root, reports=reports)
-    document = _read(source or where.reports / "results.json")
+    path = source or where.reports / "results.json"
+    document = _read(path)
     catalogue = advisories.load(where.advisories, where.reproductions)
     if name is not None:
         text = KNOWN[name].render(document, catalogue)
@@ -76,6 +87,8 @@ def report(
             output.write_bytes(text.encode())
     elif check:
         stale = reporting.outdated(where.reports, document, catalogue)
+        if source is None and _is_old(path):
+            stale = [path.name, *stale]
         if stale:
             click.echo(
                 f"out of date in {where.reports}: {', '.join(stale)}; "
@@ -85,14 +98,28 @@ def report(
         click.echo(f"every report in {where.reports} is up to date with results.json")
     else:
         where.reports.mkdir(parents=True, exist_ok=True)
+        if source is None and _is_old(path):
+            document = reporting.upgrade(where.reports, document)
         reporting.render_all(where.reports, document, catalogue)
         click.echo(f"rendered {len(document.cells)} cells into {where.reports}")
+    if document.unread:
+        raise BadInput("; ".join(document.unread.values()))
+
+
+def _is_old(path: Path) -> bool:
+    """Whether results are of an older schema than is written today."""
+    from trl_compat import results
+
+    return results.version_of(path) != results.SCHEMA_VERSION
 
 
 def _compare(old: Path, new: Path) -> None:
     from trl_compat.report import changes
 
-    found = changes.compare(_read(old), _read(new))
+    before, after = (_read(path) for path in (old, new))
+    if unread := [*before.unread.values(), *after.unread.values()]:
+        raise BadInput("; ".join(unread))
+    found = changes.compare(before, after)
     for line in changes.lines(found):
         click.echo(terminal.line(line))
     if changes.regressed(found):
@@ -102,7 +129,7 @@ def _compare(old: Path, new: Path) -> None:
 def _read(path: Path) -> results.Results:
     from trl_compat import results
 
-    document = results.read(path)
+    document = results.read_leniently(path)
     if document is None:
         raise BadInput(f"{path}: no such file; create it with: nox -s matrix")
     return document

@@ -8,8 +8,9 @@ import click
 @click.command(epilog="Example: trl-compat schema > results.schema.json")
 @click.option("--advisory", is_flag=True, help="Print the schema of an advisory.")
 @click.option("--gate", is_flag=True, help="Print the schema of a gate report.")
-def schema(advisory: bool, gate: bool) -> None:
-    """Print the JSON Schema of results.json, an advisory or a gate report."""
+@click.option("--stack-results", is_flag=True, help="Print the schema of results/<stack>.json.")
+def schema(advisory: bool, gate: bool, stack_results: bool) -> None:
+    """Print the JSON Schema of results.json, a stack's results, an advisory or a gate report."""
     import json
 
     if advisory:
@@ -24,4 +25,5 @@ def schema(advisory: bool, gate: bool) -> None:
         return
     from trl_compat import results
 
-    click.echo(json.dumps(results.json_schema(), indent=1))
+    of = results.StackFile if stack_results else results.Head
+    click.echo(json.dumps(of.model_json_schema(mode="serialization"), indent=1))

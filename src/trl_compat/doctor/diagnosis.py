@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trl_compat.doctor import asked, assumptions
-from trl_compat.doctor.asked import Asked
-from trl_compat.matching import nearest_run, worlds
+from trl_compat.doctor import assumptions, known_setup
+from trl_compat.doctor.known_setup import KnownSetup
+from trl_compat.matching import nearest_run, open_versions
 from trl_compat.matching.applies import Match, covers, matches
 from trl_compat.matching.nearest_run import Nearest, Run
-from trl_compat.matching.worlds import Settled
+from trl_compat.matching.open_versions import Settled
 from trl_compat.shipped import records
 from trl_compat.shipped.records import CompiledAdvisory, Use
 from trl_compat.stacks.sources.release_warnings import release_warnings
@@ -89,7 +89,7 @@ class Report:
 
     source: Source
     named: Named
-    asked: Asked
+    asked: KnownSetup
     diagnoses: tuple[Diagnosis, ...]
     nearest: Nearest | None
     notes: tuple[str, ...]
@@ -147,7 +147,7 @@ def examine(
 ) -> Report:
     """Looks up every record; the worst comes first."""
     known = known or shipped()
-    asked_of = asked.of(named, source.version("trl"), known.records, known.uses)
+    asked_of = known_setup.of(named, source.version("trl"), known.records, known.uses)
     have, assumed = assumptions.of(source, named)
     found = []
     adviser = Adviser(known.records, have, named)
@@ -208,13 +208,13 @@ def status_of(
     """The strongest status that the blocks together have, and the cases that have it."""
     open_ = [m for m in found if m.hidden_by is None]
     if not open_:
-        return Status.HIDDEN, [worlds.alone(match) for match in found]
-    cases = worlds.settled(record, open_, source, named)
-    if certain := worlds.whatever(cases, named, words):
+        return Status.HIDDEN, [open_versions.alone(match) for match in found]
+    cases = open_versions.settled(record, open_, source, named)
+    if certain := open_versions.whatever(cases, named, words):
         return Status.APPLIES, certain
     if cases:
         return Status.APPLIES_IF, cases
-    return Status.CANNOT_TELL, [worlds.alone(match) for match in open_]
+    return Status.CANNOT_TELL, [open_versions.alone(match) for match in open_]
 
 
 def _clause(case: Settled, status: Status) -> str:
@@ -251,7 +251,8 @@ def _actions(record: CompiledAdvisory, source: Source, adviser: Adviser) -> Iter
     none = found.none and f" {found.none}"  # said where something else is the way
     for patch in patches:
         cost = f" Cost: {patch.cost}" if patch.cost not in ("", "None.") else ""
-        text = f"Keep the versions and patch: {patch.summary}{cost}{none}"
+        way = "set" if patch.settings else "patch"
+        text = f"Keep the versions and {way}: {patch.summary}{cost}{none}"
         yield Action(text, patch.snippet)
         none = ""
     yield from (Action(way.text) for way in found.ways)

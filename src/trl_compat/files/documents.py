@@ -47,6 +47,15 @@ def load(path: Path, model: type[Model]) -> Model:
         raise BadInput(_sentence(path, error, lines, model)) from None
 
 
+def line_of(path: Path, keys: KeyPath) -> int:
+    """The line of a YAML file in which a key stands, for messages; 1 if there is no such key."""
+    root, _ = _composed(text_of(path), path)
+    lines: dict[KeyPath, int] = {}
+    if root is not None:
+        _note_lines(root, (), lines, path)
+    return lines.get(keys, 1)
+
+
 def yaml_of(text: str, path: Path) -> Any:
     """What a YAML text says.
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from trl_compat.errors import BadInput
 
+SHIPPED = Path(__file__).parents[1] / "shipped"
+
 
 @dataclass(frozen=True)
 class Project:
@@ -25,6 +27,11 @@ class Project:
     def advisories(self) -> Path:
         """One YAML file per failure."""
         return self.root / "advisories"
+
+    @property
+    def invariants(self) -> Path:
+        """One YAML file per invariant."""
+        return self.root / "invariants"
 
     @property
     def reproductions(self) -> Path:
@@ -50,7 +57,7 @@ def at(root: Path, *, matrix: Path | None = None, reports: Path | None = None) -
         BadInput: the folder is no checkout of trl-compat.
     """
     root = root.resolve()
-    if not (root / "advisories").is_dir() or not (root / "tiny_models").is_dir():
+    if not is_checkout(root):
         raise BadInput(
             f"{root} is not a checkout of trl-compat; change to a checkout, or use --project"
         )
@@ -60,6 +67,29 @@ def at(root: Path, *, matrix: Path | None = None, reports: Path | None = None) -
         reports=(reports or root / "reports").resolve(),
         state=(reports / ".state" if reports else root / ".trl-compat").resolve(),
     )
+
+
+def is_checkout(folder: Path) -> bool:
+    """Whether the parts of a project are in a folder."""
+    return (folder / "advisories").is_dir() and (folder / "tiny_models").is_dir()
+
+
+def available(root: Path) -> Path:
+    """A folder with advisories, reproductions and models: a checkout, or what the package has.
+
+    Raises:
+        BadInput: the folder is no checkout, and the package came without them.
+    """
+    # The second where the package is editable; a wheel has copies, in the layout of a checkout.
+    for folder in (root, Path(__file__).parents[3], SHIPPED):
+        if is_checkout(folder):
+            return folder
+    raise BadInput(f"{root} is not a checkout of trl-compat, and the package contains no models")
+
+
+def model_names(project: Project) -> tuple[str, ...]:
+    """The models that the project has."""
+    return tuple(sorted(path.parent.name for path in project.models.glob("*/config.json")))
 
 
 def check_models(project: Project, models: tuple[str, ...]) -> dict[str, str]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from trl_compat.advisories import Advisory, Catalogue, WrongFix, compiling
 from trl_compat.cells.expectations import applicable_fixes
-from trl_compat.cells.outcomes import Outcome, Verdict
+from trl_compat.cells.outcome import Outcome
+from trl_compat.cells.verdict import Verdict
 from trl_compat.gate.advice import CandidateAdvice
 from trl_compat.gate.judgement import ChangeVerdict, compare
 from trl_compat.gate.report import CellComparison, FailureReport, RemedyReport, Seen, worst
 from trl_compat.ranges import outside
+from trl_compat.report import logs
 from trl_compat.results import CellResult
 from trl_compat.stacks.matrix import Stack
 from trl_compat.usage.ignores import Ignore
@@ -72,7 +74,7 @@ def judge(
 def fixes_to_try(catalogue: Catalogue, both: GateRun) -> Iterator[dict[str, tuple[str, ...]]]:
     """Selections that run the fixes of what fails on the candidate, a failure each."""
     stack = both.stacks[both.candidate]
-    for failure in catalogue.failures:
+    for failure in catalogue.subjects:
         cells = both.unfixed(both.candidate, failure).values()
         failing = [cell for cell in cells if cell.outcome is Outcome.REPRODUCED]
         names = {
@@ -136,7 +138,7 @@ def _verdict(
 def _seen(cell: CellResult | None, folder: str) -> Seen | None:
     if cell is None:
         return None
-    log = f"{folder}/{cell.log}" if cell.log else None
+    log = f"{folder}/{logs.place(cell)}" if cell.log else None
     return Seen(outcome=cell.outcome, at=cell.started_at, evidence=cell.evidence, log=log)
 
 

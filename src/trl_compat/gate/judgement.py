@@ -12,7 +12,8 @@ import enum
 from dataclasses import dataclass
 from typing import assert_never
 
-from trl_compat.cells.outcomes import Outcome, Verdict
+from trl_compat.cells.outcome import Outcome
+from trl_compat.cells.verdict import Verdict
 
 UNSAID = "it is not specified whether you use it"
 

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field
 
 import trl_compat
 from trl_compat.advisories import Severity
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.errors import EXIT_FINDINGS, EXIT_HARNESS, EXIT_OK
 from trl_compat.files.models import FrozenModel
 from trl_compat.gate.judgement import ChangeVerdict, Judgement

@@ -78,7 +78,7 @@ class Gate:
         self.where, self.request, self.options = where, request, options
         self.table = matrix.load(where.matrix_file)
         self.catalogue = advisories.load(where.advisories, where.reproductions)
-        self.failures = require_known("failure", request.failures, self.catalogue.failures)
+        self.failures = require_known("failure", request.failures, self.catalogue.subjects)
         require_known("model", request.models, self.table.models)
         self.wanted = relevance.usage(self.catalogue, request.trainers, request.strategies)
         self.accepted = ignores.read(request.pyproject, self.catalogue.records)
@@ -171,8 +171,7 @@ class Gate:
         # What a user redirects is the answer; progress is said beside it.
         console = display.console_of(sys.stderr)
         ran = matrix_run.run(own, table, self.catalogue, selection, self.options, console)
-        document = ran.over(before)
-        ran.write_logs(document)
+        document = ran.with_logs(ran.over(before))
         if ran.interrupted:
             ran.show_end(document)  # which says how to go on
             raise KeyboardInterrupt
@@ -200,11 +199,16 @@ def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Selecto
     """
     if not blocks:
         raise BadInput("nothing to run: no known failure matches the given options")
-    excludes = tuple(e for e in table.excludes if e.stack is None or e.stack in stacks)
-    profile = Profile(about="what the gate compares", select=blocks)
-    return Matrix(
-        models=table.models, stacks=dict(stacks), profiles={PROFILE: profile}, excludes=excludes
+    excludes = tuple(
+        exclude.model_copy(update={"stack": name, "grid": None})
+        for exclude in table.excludes
+        for name, stack in stacks.items()
+        if exclude.stack in (None, name) and exclude.grid in (None, stack.grid, *stack.also_in)
     )
+    # A grid has made such a stack once; here the user names it.
+    named = {n: s.model_copy(update={"grid": "", "also_in": ()}) for n, s in stacks.items()}
+    profile = Profile(about="what the gate compares", select=blocks)
+    return Matrix(models=table.models, stacks=named, profiles={PROFILE: profile}, excludes=excludes)
 
 
 def _text_of(table: Matrix) -> str:

@@ -32,7 +32,8 @@ from trl_compat.stacks.environments import (
     user_locks,
 )
 from trl_compat.stacks.environments.without_wheels import Allowed
-from trl_compat.stacks.matrix import GIT, Matrix, Stack, check_python
+from trl_compat.stacks.exact_version import check_python
+from trl_compat.stacks.matrix import GIT, Matrix, Stack
 from trl_compat.stacks.sources import Source
 from trl_compat.text.nearest import unknown_name
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from trl_compat.machine import commands, isolation
+from trl_compat.machine import gpus, isolation
 from trl_compat.machine.description import Host
 
 # Bytes to leave for a stack on CPU ranks (its parent holds less than 1 GB, a cell of two plain
@@ -20,38 +20,35 @@ STACK_MEMORY, GPU_RANK_MEMORY = 3 * 2**30, 4 * 2**30
 def describe() -> Host:
     """This machine."""
     memory = psutil.virtual_memory().total / 2**30
-    names, driver = _nvidia()
+    found = gpus.installed()
     return Host(
         os=f"{platform.system()} {platform.machine()}",
         cpu=f"{_cpu_name()}, {os.cpu_count()} cores",
         memory=f"{memory:.0f} GiB",
-        gpus=names,
-        driver=driver,
+        gpus=[gpu.model for gpu in found],
+        driver=found[0].driver if found else None,
         isolation=sorted(isolation.available()),
     )
 
 
 def visible_gpus() -> list[str]:
     """The GPUs that this process may use, by the names that CUDA_VISIBLE_DEVICES takes."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [name for name in chosen.split(",") if name]
-    return [str(number) for number in range(len(_nvidia()[0]))]
+    return [gpu.name for gpu in gpus.visible()]
 
 
 def stacks_at_a_time(device: str, ranks: int) -> int:
     """As many stacks as the machine has cores, room in memory, and sets of GPUs for a cell's ranks.
 
     Args:
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu``, ``cuda`` or ``cuda-shared``.
         ranks: of the largest cell.
     """
     with_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if with_affinity else os.cpu_count() or 1
-    needed = GPU_RANK_MEMORY * ranks if device == "cuda" else STACK_MEMORY
+    needed = STACK_MEMORY if device == gpus.CPU else GPU_RANK_MEMORY * ranks
     places = [cores, psutil.virtual_memory().available // needed]
-    if device == "cuda":
-        places.append(len(visible_gpus()) // ranks)
+    if device != gpus.CPU:
+        places.append(len(gpus.sets(visible_gpus(), device, ranks)))
     return max(1, min(places))
 
 
@@ -62,13 +59,3 @@ def _cpu_name() -> str:
         return platform.processor() or "unknown"
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
     return match[1].strip() if match else platform.processor() or "unknown"
-
-
-def _nvidia() -> tuple[list[str], str | None]:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = commands.run(query)
-    except OSError:
-        return [], None
-    rows = [row.split(", ") for row in done.stdout.splitlines() if done.returncode == 0]
-    return [row[0] for row in rows], rows[0][1] if rows and len(rows[0]) > 1 else None

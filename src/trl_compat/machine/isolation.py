@@ -56,12 +56,13 @@ class Containment:
     """How the keeper works on this machine.
 
     Attributes:
-        network, room, landlock: see :class:`trl_compat.machine.keeper.Order`.
+        network, room, landlock, hostname: see :class:`trl_compat.machine.keeper.Order`.
     """
 
     network: bool = False
     room: bool = False
     landlock: bool = False
+    hostname: str = "localhost"
 
     @property
     def parts(self) -> frozenset[Part]:
@@ -87,6 +88,15 @@ def containment() -> Containment:
     landlock = confine.landlock_version() > 0
     best = [Containment(network, room, landlock) for network, room in SPACES]
     return next((one for one in best if _works(one)), Containment())
+
+
+def on_the_network(address: str) -> Containment:
+    """The same for ranks that other machines must reach: the machine's network is theirs.
+
+    They know no names of machines.  torch up to 2.4 tells the others the name of the machine in
+    place of its address, so the address is its name.
+    """
+    return dataclasses.replace(containment(), network=False, hostname=address)
 
 
 # Network and room, from best to least.
@@ -165,6 +175,7 @@ def keep(
         writable=[str(path) for path in reach.writable],
         gpus=reach.gpus,
         report=report,
+        hostname=how.hostname,
     )
     return [sys.executable, "-I", "-S", str(KEEPER), json.dumps(dataclasses.asdict(order))]
 

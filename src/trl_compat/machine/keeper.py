@@ -56,7 +56,8 @@ class Order:
     Attributes:
         command: of the stack's first process; ``cwd`` is where it starts.
         parent: the process that must still be the parent.
-        network: a network of its own, with loopback only, and the host name ``localhost``.
+        network: a network of its own, with loopback only.
+        hostname: what the machine is called inside, where there are namespaces.
         room: process, mount and IPC namespaces of its own, and a root that holds nothing but what
             is named here.
         landlock: Landlock's rules for the same.
@@ -77,6 +78,7 @@ class Order:
     writable: list[str]
     gpus: bool
     report: int | None = None
+    hostname: str = "localhost"
 
 
 def main(order: Order) -> NoReturn:
@@ -91,8 +93,8 @@ def main(order: Order) -> NoReturn:
     if order.report is not None:
         os.set_inheritable(order.report, False)
     try:
-        if order.network:
-            enter_namespaces(order.room)
+        if order.network or order.room:
+            enter_namespaces(order.network, order.room, order.hostname)
         if not order.room:
             start(order)
         inner = os.fork()
@@ -107,9 +109,9 @@ def main(order: Order) -> NoReturn:
     leave_like(status)
 
 
-def enter_namespaces(room: bool) -> None:
+def enter_namespaces(network: bool, room: bool, hostname: str) -> None:
     """Own namespaces, through a user namespace where the machine allows it, else as root."""
-    flags = CLONE_NEWNET | CLONE_NEWUTS
+    flags = CLONE_NEWUTS | (CLONE_NEWNET if network else 0)
     if room:
         flags |= CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
     uid, gid = os.getuid(), os.getgid()
@@ -121,7 +123,9 @@ def enter_namespaces(room: bool) -> None:
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
-    socket.sethostname("localhost")
+    socket.sethostname(hostname)
+    if not network:
+        return
     with socket.socket() as any_socket:
         request = struct.pack("16sh", b"lo", IFF_UP | IFF_RUNNING)
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, request.ljust(40, b"\0"))

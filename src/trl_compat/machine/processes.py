@@ -42,15 +42,17 @@ def spawn(
     stderr: Path,
     pipes: bool,
     reach: isolation.Reach,
+    how: isolation.Containment | None = None,
 ) -> Contained:
     """Starts a stack's process kept to itself, in a session of its own, ending with this one.
 
     Args:
         pipes: whether its input and output are pipes; else its output goes where errors go.
         reach: the files that it may reach.
+        how: as far as this machine can by default.
     """
     reader, writer = os.pipe()
-    kept = isolation.keep(command, cwd=cwd, reach=reach, report=writer)
+    kept = isolation.keep(command, cwd=cwd, reach=reach, how=how, report=writer)
     try:
         with os.fdopen(untrusted.appended(stderr), "ab") as log:
             process = subprocess.Popen(
@@ -80,6 +82,7 @@ def run_contained(
     cwd: Path,
     reach: isolation.Reach,
     limit: float,
+    how: isolation.Containment | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs somebody else's code kept to itself, to its end or to its limit in seconds.
 
@@ -87,7 +90,7 @@ def run_contained(
     """
     with tempfile.TemporaryDirectory(prefix="trl-compat-log-") as folder:
         log = Path(folder) / "output"  # where that code cannot put something else in its place
-        started = spawn(command, env=env, cwd=cwd, stderr=log, pipes=False, reach=reach)
+        started = spawn(command, env=env, cwd=cwd, stderr=log, pipes=False, reach=reach, how=how)
         try:
             status = started.process.wait(limit)
         except subprocess.TimeoutExpired:

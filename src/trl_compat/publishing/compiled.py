@@ -1,26 +1,31 @@
 """Advisories and results in the form that is shipped: small, and read without a model library.
 
-``trl-compat advisories compile`` writes both files; a test compares them with their sources.
+``trl-compat advisories compile`` writes these files; a test compares them with their sources.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from trl_compat.advisories import STANDALONE, Catalogue, compiling
 from trl_compat.advisories.compiling import ABOUT, Json
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.packages import PACKAGES
 from trl_compat.results import CellResult, Results, found_in
 
 
 def write(folder: Path, catalogue: Catalogue, document: Results) -> None:
-    """Writes ``advisories.json`` and ``results.json`` into the folder of shipped files."""
-    both = {"advisories": compiling.advisories(catalogue), "results": results(document, catalogue)}
-    for name, data in both.items():
+    """Writes what is made from advisories and results into the folder of shipped files."""
+    files = {
+        "advisories": compiling.advisories(catalogue),
+        "results": results(document, catalogue),
+        "seconds": seconds(document),
+    }
+    for name, data in files.items():
         text = json.dumps(data, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
@@ -48,7 +53,7 @@ def results(document: Results, catalogue: Catalogue) -> Json:
         }
     failures = {
         failure: account.compiled(account.of(document, catalogue[failure]))
-        for failure in catalogue.failures
+        for failure in catalogue.subjects
     }
     return {
         "about": ABOUT,
@@ -56,6 +61,25 @@ def results(document: Results, catalogue: Catalogue) -> Json:
         "stacks": stacks,
         "failures": failures,
     }
+
+
+def seconds(document: Results) -> Json:
+    """The mean seconds of cells, for :mod:`trl_compat.shipped.seconds`."""
+    taken: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for cell in document.cells:
+        failures = taken.setdefault(cell.stack, {})
+        sizes = failures.setdefault(cell.failure, {})
+        sizes.setdefault(str(cell.world_size), []).append(cell.seconds)
+    means = {
+        stack: {
+            failure: {
+                ranks: round(statistics.mean(took), 1) for ranks, took in sorted(sizes.items())
+            }
+            for failure, sizes in sorted(failures.items())
+        }
+        for stack, failures in sorted(taken.items())
+    }
+    return {"about": ABOUT, "stacks": means}
 
 
 def _found(cells: Iterable[CellResult]) -> dict[str, Json]:

@@ -18,6 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from trl_compat.advisories.catalogue import Catalogue
+from trl_compat.advisories.invariant import symptom_in
 from trl_compat.advisories.schema import Advisory, Affected, ConditionMap, Value
 from trl_compat.publishing.events import is_open
 from trl_compat.ranges import inside
@@ -94,6 +95,9 @@ def _overlaps(advisory: Advisory, releases: Releases) -> Rule:
     for (n, one), (m, other) in combinations(numbered, 2):
         if not _compatible(one.conditions, other.conditions) or not _meet(one, other, releases):
             continue
+        # Symptoms of different invariants are looked for in different cells.
+        if len({advisory.symptoms[block.symptom].violates for block in (one, other)}) > 1:
+            continue
         if one.symptom != other.symptom and not one.precedence:
             yield (
                 "error",
@@ -129,6 +133,8 @@ def _references(advisory: Advisory, reproductions: Path) -> Rule:
     """Fixes, wrong fixes and variants that are not there."""
     reproduction = advisory.reproduction
     for remedy in (*advisory.fixes, *advisory.wrong_fixes):
+        if remedy.entry is None:
+            continue
         name, _, function = remedy.entry.partition(":")
         path: Path | None
         if name == "reproduction":
@@ -186,7 +192,7 @@ def _newest_seen(
     found = {
         getattr(document.stacks[cell.stack], package)
         for cell in document.cells
-        if found_in(cell) == advisory.id and cell.symptom == block.symptom
+        if found_in(cell) == advisory.id and symptom_in(cell.symptom) == block.symptom
     }
     return max((Version(v) for v in found if not v.startswith("git+")), default=None)
 
@@ -214,6 +220,8 @@ def _advice(advisory: Advisory) -> Rule:
 def _standalone(advisory: Advisory) -> Rule:
     """A fix that nobody can use without this package."""
     for fix in advisory.fixes:
+        if fix.conditions:  # other settings, which its snippet has
+            continue
         if not fix.standalone:
             yield "error", f"{fix.name}: has no standalone form"
             continue

@@ -15,7 +15,7 @@ from typing import Any
 
 from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.schema import Advisory, Affected
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.packages import PACKAGES
 from trl_compat.publishing.events import events
 from trl_compat.results import Results, found_in

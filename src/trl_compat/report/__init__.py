@@ -1,44 +1,88 @@
-"""Reports: everything in reports/ except results.json is rendered from results.json alone.
+"""Reports: everything in reports/ except the results and logs is rendered from the results alone.
 
-The same results.json gives the same bytes: scrubbing happens when results.json is written, and
-nothing of the rendering machine gets into a report.
+The same results give the same bytes: scrubbing happens when they are written, and nothing of the
+rendering machine gets into a report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.report import logs
+from trl_compat.report import known_good_files, logs, markdown
 from trl_compat.report.formats import FORMATS
+from trl_compat.stacks.environments import cache
 
 
-def write_all(folder: Path, document: results.Results, catalogue: Catalogue) -> None:
-    """Writes results.json and every report made from it; removes logs that none of them names."""
+def write_all(
+    folder: Path, document: results.Results, catalogue: Catalogue, *, locks: Sequence[Path] = ()
+) -> None:
+    """Writes results and every report made from them; ``locks`` as in :func:`render_all`."""
     path = folder / "results.json"
     results.write(path, document)
-    written = results.read(path)
+    written = results.read_leniently(path)
     assert written is not None
-    render_all(folder, written, catalogue)
-    logs.remove_others(folder, written)
+    render_all(folder, written, catalogue, locks=locks)
 
 
-def render_all(folder: Path, document: results.Results, catalogue: Catalogue) -> None:
-    """Writes every report that is made from results.json without being asked for."""
-    for name, text in rendered(document, catalogue).items():
+def upgrade(folder: Path, document: results.Results) -> results.Results:
+    """Writes results of an older schema, which a folder has, in the current one."""
+    known = results.with_runs(document)
+    results.write(folder / "results.json", logs.keep(folder, known, {}))
+    written = results.read(folder / "results.json")
+    assert written is not None
+    return written
+
+
+def render_all(
+    folder: Path, document: results.Results, catalogue: Catalogue, *, locks: Sequence[Path] = ()
+) -> None:
+    """Writes every report that is made from results.json without being asked for.
+
+    Args:
+        folder: the reports.
+        document: the results.
+        catalogue: the advisories.
+        locks: folders with locks of stacks, beside that of this machine.
+    """
+    texts = rendered(document, catalogue)
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
+    for path in _of_gone_failures(folder, texts):
+        path.unlink(missing_ok=True)
+    known_good_files.write_locks(folder, document, catalogue, [cache.root() / "locks", *locks])
 
 
 def rendered(document: results.Results, catalogue: Catalogue) -> dict[str, str]:
     """The text of every such report, by file name."""
-    return {f.file: f.render(document, catalogue) for f in FORMATS.values() if f.default}
+    texts = {f.file: f.render(document, catalogue) for f in FORMATS.values() if f.default}
+    details = markdown.details(document, catalogue)
+    return {**texts, **details, **known_good_files.files(document, catalogue)}
 
 
 def outdated(folder: Path, document: results.Results, catalogue: Catalogue) -> list[str]:
     """The reports in a folder that are not, byte for byte, what their results.json makes now."""
-    return [
+    texts = rendered(document, catalogue)
+    changed = [
         name
-        for name, text in rendered(document, catalogue).items()
+        for name, text in texts.items()
         if not (folder / name).is_file() or (folder / name).read_bytes() != text.encode()
+    ]
+    gone = [*_of_gone_failures(folder, texts), *known_good_files.left_over(folder, texts)]
+    return [*changed, *(str(path.relative_to(folder)) for path in gone)]
+
+
+def _of_gone_failures(folder: Path, texts: Container[str]) -> list[Path]:
+    """Files of failures that are not rendered any more; only such as were made here."""
+    start = markdown.GENERATED.encode()
+    return [
+        path
+        for path in sorted((folder / "failures").glob("*.md"))
+        if f"failures/{path.name}" not in texts
+        and path.is_file()
+        and not path.is_symlink()
+        and path.read_bytes().startswith(start)
     ]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from html import escape
 
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.results import Results
 
 LABEL = "trl-compat"

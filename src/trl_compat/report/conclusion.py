@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.report import counts, tables
 from trl_compat.report.release_summary import failing
 from trl_compat.text.console import escape
@@ -27,9 +27,10 @@ def table(document: results.Results, cells: Sequence[results.CellResult]) -> Tab
     for failure in failures:
         shown.add_column(failure, overflow="fold", min_width=9)
     present = {cell.stack for cell in cells}
+    summaries = tables.summaries_of(cells)
     for stack in tables.newest_first(document):
         if stack in present:
-            row = [tables.summary_of(cells, stack, failure) for failure in failures]
+            row = [summaries.get((stack, failure)) for failure in failures]
             shown.add_row(stack, *(_short(s) if s else "[dim]not run[/]" for s in row))
     return shown
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.report.counts import WORDS
 from trl_compat.results import Results
 
@@ -38,7 +38,7 @@ class Coverage:
 
 def coverage(document: Results, catalogue: Catalogue, failure: str | None = None) -> Coverage:
     """The coverage of one failure, or of all."""
-    failures = [failure] if failure else list(catalogue.failures)
+    failures = [failure] if failure else list(catalogue.subjects)
     models = {cell.model for cell in document.cells}
     variants = sum(len(catalogue.reproduction(name).variants) for name in failures)
     places: dict[tuple[str, str, str, str], set[Outcome]] = {}

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trl_compat.advisories import Catalogue
-from trl_compat.report import badge, ctrf, deviations, html, junit, markdown, sarif
+from trl_compat.report import (
+    badge,
+    ctrf,
+    deviations,
+    html,
+    junit,
+    known_good_files,
+    markdown,
+    sarif,
+    trains_right,
+)
 from trl_compat.results import Results
 
 
@@ -28,6 +38,8 @@ class Format:
 FORMATS = {
     "html": Format("compatibility.html", True, html.render),
     "markdown": Format("compatibility.md", True, markdown.render),
+    "known-good": Format("known-good.md", True, known_good_files.render),
+    "trains-right": Format("trains-right.md", True, trains_right.render),
     "junit": Format("junit.xml", True, lambda document, _: junit.render(document)),
     "badge": Format("badge.svg", True, lambda document, _: badge.render_svg(document)),
     "badge-json": Format("badge.json", True, lambda document, _: badge.render_json(document)),

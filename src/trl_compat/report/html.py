@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,14 +22,14 @@ from markupsafe import Markup
 
 from trl_compat.advisories import Advisory, Catalogue, FixBase
 from trl_compat.cells.expectations import standalone_name
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.packages import SHOWN_PACKAGES
-from trl_compat.report import counts, page_data, provenance, stand_ins, tables, wording
+from trl_compat.report import counts, page_data, pairs, provenance, stand_ins, tables, wording
 from trl_compat.report.coverage import Coverage, coverage
 from trl_compat.report.page_data import SIGNS, kind
 from trl_compat.report.proven import proven_sets
 from trl_compat.report.release_summary import ReleaseSummary, VariantRow, by_variant, summaries
-from trl_compat.results import CellResult, Results
+from trl_compat.results import Results
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ class Box:
     def sign(self) -> str:
         """One character; never the only thing that tells kinds apart."""
         return SIGNS[self.kind]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The stacks of one minor release of TRL, and a box for each failure that speaks for them."""
+
+    minor: str
+    stacks: tuple[str, ...]
+    boxes: tuple[Box, ...]
 
 
 @dataclass(frozen=True)
@@ -75,9 +84,13 @@ class Section:
 def render(document: Results, catalogue: Catalogue) -> str:
     """The page."""
     script, style = _file("page.js"), _file("page.css")
-    failures = tables.failures_of(document, catalogue.failures)
+    failures = tables.failures_of(document, catalogue.subjects)
     stacks = tables.newest_first(document)
-    masks = sorted({c.masked_by for c in document.cells if c.masked_by} & set(catalogue.records))
+    summaries = tables.summaries_of(document.cells)
+    met: dict[str, set[str]] = {}
+    for cell in document.cells:
+        if cell.masked_by in catalogue.records:
+            met.setdefault(str(cell.masked_by), set()).add(cell.stack)
     template = _environment().get_template("compatibility.html.j2")
     return template.render(
         document=document,
@@ -89,17 +102,20 @@ def render(document: Results, catalogue: Catalogue) -> str:
         kinds={outcome: kind(outcome) for outcome in Outcome},
         failures=failures,
         stacks=stacks,
-        boxes={name: [_box(document, name, failure) for failure in failures] for name in stacks},
+        groups=list(_groups(document, summaries, stacks, failures)),
+        grouped=len(stacks) > tables.MOST_ROWS,
+        boxes={name: [_box(summaries, name, failure) for failure in failures] for name in stacks},
         filters=_filters(document, failures),
         sets=proven_sets(document, failures),
         requirements={name: _requirements(document, name) for name in stacks},
         sections=[_section(document, catalogue, failure) for failure in failures],
-        masks=[
-            (catalogue[mask], [s for s in stacks if _met(document.cells, s, mask)])
-            for mask in masks
-        ],
+        masks=[(catalogue[mask], [s for s in stacks if s in met[mask]]) for mask in sorted(met)],
         coverage=coverage(document, catalogue),
+        pairs=pairs.pairs(document),
+        pair_marks=pairs.MARKS,
+        unread=tables.unread(document),
         when_and_where=provenance.summary(document),
+        on_gpus=provenance.on_gpus(document),
         batches=provenance.batches(document),
         stand_ins=stand_ins.used(document),
         style=Markup(style),
@@ -144,8 +160,8 @@ def _json(data: object) -> str:
     return text
 
 
-def _box(document: Results, stack: str, failure: str) -> Box:
-    summary = tables.summary_of(document.cells, stack, failure)
+def _box(summaries: Mapping[tuple[str, str], tables.Summary], stack: str, failure: str) -> Box:
+    summary = summaries.get((stack, failure))
     if summary is None:
         return Box(stack, failure, "unrun", "not run")
     match summary.outcome:
@@ -156,6 +172,29 @@ def _box(document: Results, stack: str, failure: str) -> Box:
         case _:
             more = ""
     return Box(stack, failure, kind(summary.outcome), summary.word, more)
+
+
+def _groups(
+    document: Results,
+    summaries: Mapping[tuple[str, str], tables.Summary],
+    stacks: Sequence[str],
+    failures: Sequence[str],
+) -> Iterator[Group]:
+    """The stacks, which are in order, by minor release of TRL."""
+    for minor, names in tables.by_minor(document, stacks):
+        yield Group(minor, names, tuple(_worst(summaries, minor, names, f) for f in failures))
+
+
+def _worst(
+    summaries: Mapping[tuple[str, str], tables.Summary],
+    minor: str,
+    stacks: Sequence[str],
+    failure: str,
+) -> Box:
+    found = tables.worst_of(summaries, stacks, failure)
+    if found is None:
+        return Box(minor, failure, "unrun", "not run")
+    return Box(minor, failure, kind(found.summary.outcome), found.summary.word, found.share)
 
 
 def _requirements(document: Results, name: str) -> str:
@@ -210,7 +249,3 @@ def _section(document: Results, catalogue: Catalogue, failure: str) -> Section:
         ),
         coverage=coverage(document, catalogue, failure),
     )
-
-
-def _met(cells: Sequence[CellResult], stack: str, mask: str) -> bool:
-    return any(cell.stack == stack and cell.masked_by == mask for cell in cells)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.packages import SHOWN_PACKAGES
-from trl_compat.report import provenance, tables
+from trl_compat.report import logs, provenance, tables
 from trl_compat.results import CellResult, Results
 
 # Nothing is said for or against these; the rest of what was not run is an error, no failure.
@@ -93,7 +93,7 @@ def _case(cell: CellResult) -> ET.Element:
             f"{signature.exception}: {signature.message} ({signature.where})" if signature else "",
             cell.traceback,
             f"run again: {cell.command}",
-            f"log: {cell.log}" if cell.log else "",
+            f"log: {logs.place(cell)}" if cell.log else "",
         ]
         failure.text = _clean("\n".join(line for line in lines if line))
     elif is_skipped(cell):

@@ -6,10 +6,10 @@ failing cell has a fix that passes in the same place.  Failures that were not ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.report import tables
 from trl_compat.results import Results
 
@@ -44,8 +44,9 @@ def proven_sets(document: Results, failures: Sequence[str]) -> list[ProvenSet]:
     which more was run, then the newest.
     """
     best: dict[str, ProvenSet] = {}
+    summaries = tables.summaries_of(document.cells)
     for name in tables.newest_first(document):
-        found = _of(document, failures, name)
+        found = _of(summaries, failures, name)
         release = document.stacks[name].trl
         if release not in best or _rank(found) > _rank(best[release]):
             best[release] = found
@@ -56,10 +57,12 @@ def _rank(found: ProvenSet) -> tuple[bool, int]:
     return found.proven, -len(found.not_run)
 
 
-def _of(document: Results, failures: Sequence[str], stack: str) -> ProvenSet:
+def _of(
+    summaries: Mapping[tuple[str, str], tables.Summary], failures: Sequence[str], stack: str
+) -> ProvenSet:
     works, with_fix, unproven, not_run = [], [], [], []
     for failure in failures:
-        match tables.summary_of(document.cells, stack, failure):
+        match summaries.get((stack, failure)):
             case None:
                 not_run.append(failure)
             case tables.Summary(outcome=Outcome.PASS | Outcome.NOT_APPLICABLE):

@@ -87,6 +87,17 @@ def evidence(document: Results, cells: Sequence[CellResult]) -> list[str]:
     ]
 
 
+def on_gpus(document: Results) -> str:
+    """How much was run on GPUs, in a sentence; empty if nothing was run at all."""
+    ran = [cell for cell in document.cells if cell.evidence != "none"]
+    count = sum(cell.evidence.startswith("cuda-") for cell in ran)
+    if not ran:
+        return ""
+    if not count:
+        return "Evidence from GPUs is missing: every cell ran on CPU ranks."
+    return f"{count} of the {len(ran)} cells that ran did so on GPUs."
+
+
 def summary(document: Results) -> str:
     """When and where all cells were run, in a few words."""
     if not document.cells:

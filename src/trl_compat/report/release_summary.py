@@ -7,12 +7,12 @@ not run) follow in brackets.  Commits are listed separately.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
 
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.report import tables
 from trl_compat.results import CellResult, Results
 from trl_compat.shipped import releases
@@ -92,6 +92,7 @@ def tell(chosen: Collection[str], seen: Mapping[str, str]) -> Told:
 
 def _folded(chosen: Collection[Version], names: Mapping[Version, str]) -> list[str]:
     """The chosen of the releases that there are, those that follow one another as one range."""
+    chosen = set(chosen)
     runs: list[list[str]] = []
     follows = False
     for version in sorted(names):
@@ -129,22 +130,21 @@ def summaries(document: Results, failure: str) -> tuple[ReleaseSummary, ...]:
     """What the releases do about a failure; the worst of a release's stacks speaks for it."""
     cells = [cell for cell in document.cells if cell.failure == failure]
     by_release: dict[str, Outcome] = {}
+    by_stack = tables.summaries_of(cells)
     for stack in tables.stacks_of(document, cells):
-        summary = tables.summary_of(cells, stack, failure)
+        summary = by_stack.get((stack, failure))
         if summary is None:
             continue
         release = document.stacks[stack].trl
         both = (summary.outcome, by_release.get(release, summary.outcome))
         by_release[release] = min(both, key=tables.WORST_FIRST.index)
-    seen = {
-        release: _word(outcome, _at(document, cells, release))
-        for release, outcome in by_release.items()
-    }
+    at = _by_release(document, cells)
+    seen = {release: _word(outcome, at[release]) for release, outcome in by_release.items()}
     found = []
     for outcome in dict.fromkeys(ORDER):
         chosen = [release for release, worst in by_release.items() if worst is outcome]
         if chosen:
-            here = [cell for release in chosen for cell in _at(document, cells, release)]
+            here = [cell for release in chosen for cell in at[release]]
             found.append(ReleaseSummary(outcome, tell(chosen, seen), _reasons(here, outcome)))
     return tuple(found)
 
@@ -189,15 +189,17 @@ def _variant_row(document: Results, cells: Sequence[CellResult]) -> VariantRow:
 def _seen(document: Results, cells: Sequence[CellResult]) -> dict[str, str]:
     """What each release does, in words; the worst of its cells speaks for it."""
     seen = {}
-    for release in {document.stacks[cell.stack].trl for cell in cells}:
-        here = _at(document, cells, release)
+    for release, here in _by_release(document, cells).items():
         worst = min((cell.outcome for cell in here), key=tables.WORST_FIRST.index)
         seen[release] = _word(worst, here)
     return seen
 
 
-def _at(document: Results, cells: Sequence[CellResult], release: str) -> list[CellResult]:
-    return [cell for cell in cells if document.stacks[cell.stack].trl == release]
+def _by_release(document: Results, cells: Iterable[CellResult]) -> dict[str, list[CellResult]]:
+    found: dict[str, list[CellResult]] = {}
+    for cell in cells:
+        found.setdefault(document.stacks[cell.stack].trl, []).append(cell)
+    return found
 
 
 def _word(outcome: Outcome, cells: Sequence[CellResult]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from trl_compat.machine.shared_gpu_main import REASONS
 from trl_compat.results import Results
 from trl_compat.runtime import stand_ins
 
@@ -12,7 +13,8 @@ UNKNOWN = "not among those of this version of trl-compat"
 
 def reasons() -> dict[str, str]:
     """Every stand-in that a cell can carry, and why it exists."""
-    return {name: " ".join(text.split()) for name, text in stand_ins.reasons().items()}
+    found = {**stand_ins.reasons(), **REASONS}
+    return {name: " ".join(text.split()) for name, text in found.items()}
 
 
 def used(document: Results) -> list[tuple[str, int, str]]:

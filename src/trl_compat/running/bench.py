@@ -7,33 +7,36 @@ Seconds depend on the machine, so the ratios are the main result.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from trl_compat import advisories
 from trl_compat.cells.fingerprint import differences, fingerprint
-from trl_compat.cells.outcomes import Observation, Outcome
+from trl_compat.cells.observation import Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files import project
+from trl_compat.files.project import Project
 from trl_compat.machine import commands
-from trl_compat.running import matrix_run
+from trl_compat.running import drawn_stacks, matrix_run
 from trl_compat.running.campaign import Campaign, RunSpec
+from trl_compat.running.execution.runner import StackRunner
 from trl_compat.running.execution.watch import Limits
 from trl_compat.running.store import Store
 from trl_compat.stacks import matrix
 from trl_compat.stacks.environments import EnvironmentFailed, build, interpreters
 
 EIGHT = 8
+DRAWN = "drawn"
 
 
 class Figure(BaseModel):
@@ -47,7 +50,7 @@ class Figure(BaseModel):
     ratio: float | None = None
 
 
-def cells_of(where: project.Project, profile: str, count: int | None) -> list[Cell]:
+def cells_of(table: matrix.Matrix, where: Project, profile: str, count: int | None) -> list[Cell]:
     """The cells to measure, in the order of the plan: all of a profile or a sample of them.
 
     The sample is the same for the same plan.
@@ -55,7 +58,6 @@ def cells_of(where: project.Project, profile: str, count: int | None) -> list[Ce
     Raises:
         BadInput: an unknown profile.
     """
-    table = matrix.load(where.matrix_file)
     catalogue = advisories.load(where.advisories, where.reproductions)
     planned = plan(table, catalogue, Selection(profile=profile)).cells
     if count is None or count >= len(planned):
@@ -64,15 +66,68 @@ def cells_of(where: project.Project, profile: str, count: int | None) -> list[Ce
     return [cell for place, cell in enumerate(planned) if place in chosen]
 
 
-def measure(where: project.Project, cells: Sequence[Cell], jobs: int) -> Iterator[Figure]:
+def drawn(table: matrix.Matrix, stacks: int, seed: int) -> matrix.Matrix:
+    """A matrix of stacks that were drawn at random, with one profile of the usual cells.
+
+    Raises:
+        BadInput: so many cannot be drawn.
+    """
+    found = drawn_stacks.draw(stacks, seed, drawn_stacks.held_torches())
+    usual = matrix.Selector(models=table.models[-1:])
+    profile = matrix.Profile(about="stacks that were drawn at random", select=(usual,))
+    profiles = {DRAWN: profile}
+    return matrix.Matrix(models=table.models, stacks=found, profiles=profiles)
+
+
+def measure(
+    where: Project, table: matrix.Matrix, cells: Sequence[Cell], jobs: int
+) -> Iterator[Figure]:
     """Measures, one figure after the other, longest last."""
-    table = matrix.load(where.matrix_file)
+    made, refused = _made(table, list(dict.fromkeys(cell.stack for cell in cells)))
+    if refused:
+        yield Figure(what="stacks that cannot be installed", ours=", ".join(refused))
+    cells = [cell for cell in cells if cell.stack in made]
+    if not cells:
+        return
     stack = cells[0].stack
     yield from _environment(stack, table.stacks[stack])
-    yield _disk(table, sorted({cell.stack for cell in cells}))
+    yield _disk(made.values())
+    yield from _starts(where, made)
     with tempfile.TemporaryDirectory(prefix="trl-compat-bench-") as folder:
-        yield _memory(where, cells, Path(folder) / "wide")
-        yield from _cells(where, list(cells), jobs, Path(folder))
+        yield _memory(where, table, cells, Path(folder) / "wide")
+        yield from _cells(where, table, cells, jobs, Path(folder))
+
+
+def _made(
+    table: matrix.Matrix, stacks: Sequence[str]
+) -> tuple[dict[str, build.Environment], list[str]]:
+    """The environments of stacks, and which of them cannot be made."""
+    made, refused = {}, []
+    for stack in stacks:
+        try:
+            made[stack] = build.ensure(stack, table.stacks[stack])
+        except EnvironmentFailed:
+            refused.append(stack)
+    return made, refused
+
+
+def _starts(where: Project, environments: Mapping[str, build.Environment]) -> Iterator[Figure]:
+    """From the environment that is there to the first cell, twice for each stack."""
+    reasons: dict[str, str] = {}
+    for time_ in ("as this machine has it", "again"):
+        took = []
+        for stack, environment in environments.items():
+            begun = time.monotonic()
+            with StackRunner(environment, readable=(where.reproductions, where.models)) as runner:
+                reasons[stack] = runner.start()
+                took.append(time.monotonic() - begun)
+        yield Figure(
+            what=f"start of a stack, {time_}: median of {len(took)} (longest)",
+            ours=f"{statistics.median(took):.1f} s ({max(took):.1f} s)",
+        )
+    unlike = [f"{stack}: {reason}" for stack, reason in reasons.items() if reason]
+    share = f"{len(reasons) - len(unlike)} of {len(reasons)}"
+    yield Figure(what="stacks that are preloaded", ours="; ".join([share, *unlike]))
 
 
 def _environment(name: str, stack: matrix.Stack) -> Iterator[Figure]:
@@ -113,31 +168,30 @@ def _pip(environment: build.Environment, wanted: Path, folder: Path) -> float:
     return took
 
 
-def _disk(table: matrix.Matrix, stacks: Sequence[str]) -> Figure:
+def _disk(environments: Collection[build.Environment]) -> Figure:
     """What the environments take, each file once, against what they would without sharing."""
     once: dict[tuple[int, int], int] = {}
     total = 0
-    for name in stacks:
-        environment = build.ensure(name, table.stacks[name])
-        for path in environment.python.parents[1].rglob("*"):
+    for environment in environments:
+        for path in environment.folder.rglob("*"):
             if path.is_file() and not path.is_symlink():
                 info = path.stat()
                 once[info.st_dev, info.st_ino] = info.st_size
                 total += info.st_size
     shared = sum(once.values())
     return Figure(
-        what=f"disk, {len(stacks)} environments",
+        what=f"disk, {len(environments)} environments",
         plain=f"{total / 1e9:.1f} GB",
         ours=f"{shared / 1e9:.1f} GB",
         ratio=total / shared,
     )
 
 
-def _memory(where: project.Project, cells: Sequence[Cell], folder: Path) -> Figure:
+def _memory(where: Project, table: matrix.Matrix, cells: Sequence[Cell], folder: Path) -> Figure:
     """Peak memory of a cell of eight ranks that trains to its end, shared memory counted once."""
     passing = [cell for cell in cells if cell.expectation.outcome is Outcome.PASS]
     wide = (passing or list(cells))[0].model_copy(update={"world_size": EIGHT})
-    campaign = _campaign(where, folder, [wide])
+    campaign = _campaign(where, table, folder, [wide])
     try:
         campaign.run(wide)
         record = campaign.store.read(wide.id)
@@ -149,19 +203,17 @@ def _memory(where: project.Project, cells: Sequence[Cell], folder: Path) -> Figu
     return Figure(what=f"memory of {wide.id}", ours=f"{held / 1e9:.1f} GB")
 
 
-def _cells(where: project.Project, cells: list[Cell], jobs: int, folder: Path) -> Iterator[Figure]:
+def _cells(
+    where: Project, table: matrix.Matrix, cells: list[Cell], jobs: int, folder: Path
+) -> Iterator[Figure]:
     """The cells by a loop of plain ``torchrun``, and by the matrix."""
-    table = matrix.load(where.matrix_file)
-    for stack in sorted({cell.stack for cell in cells}):  # the plain way has them, too
-        with contextlib.suppress(EnvironmentFailed):
-            build.ensure(stack, table.stacks[stack])
     ours, plain = folder / "ours", folder / "plain"
     begun = time.monotonic()
-    order = _campaign(where, ours, cells).order
+    order = _campaign(where, table, ours, cells).order
     if matrix_run.execute(order, cells, jobs, _Silent()):
         raise KeyboardInterrupt
     took = time.monotonic() - begun
-    looped = _campaign(where, plain, cells, preload=False)
+    looped = _campaign(where, table, plain, cells, preload=False)
     begun = time.monotonic()
     try:
         for cell in cells:
@@ -210,7 +262,12 @@ def _pairs(
 
 
 def _campaign(
-    where: project.Project, folder: Path, cells: Sequence[Cell], *, preload: bool = True
+    where: Project,
+    table: matrix.Matrix,
+    folder: Path,
+    cells: Sequence[Cell],
+    *,
+    preload: bool = True,
 ) -> Campaign:
     apart = project.at(where.root, matrix=where.matrix_file, reports=folder)
     models = project.check_models(where, tuple(sorted({cell.model for cell in cells})))
@@ -220,7 +277,7 @@ def _campaign(
             matrix_file=apart.matrix_file,
             reports=apart.reports,
             state=apart.state,
-            matrix=matrix.load(apart.matrix_file),
+            matrix=table,
             catalogue=advisories.load(apart.advisories, apart.reproductions),
             models=models,
             cells=list(cells),

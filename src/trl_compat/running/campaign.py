@@ -15,29 +15,27 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trl_compat.advisories import Catalogue
+from trl_compat.cells import devices
 from trl_compat.cells.expectations import Expectation
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict, agreed, decide
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
+from trl_compat.cells.verdict import Verdict, agreed, decide
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files.project import Project
-from trl_compat.machine.host import visible_gpus
+from trl_compat.machine.gpus import SHARED
 from trl_compat.running.execution import bundle
 from trl_compat.running.execution.runner import StackRunner, not_started
 from trl_compat.running.execution.watch import Limits
-from trl_compat.running.store import CellRecord, ResolvedStack, Store, content_key
+from trl_compat.running.placement import gpu_share
+from trl_compat.running.store import CellRecord, ResolvedStack, Store, content_key, unresolvable
 from trl_compat.runtime.signature import errnos
 from trl_compat.runtime.spec import CellSpec
-from trl_compat.stacks.environments import (
-    EnvironmentFailed,
-    Unavailable,
-    Unresolvable,
-    build,
-    cache,
-    interpreters,
-    locks,
-)
+from trl_compat.stacks import providing
+from trl_compat.stacks.environments import EnvironmentFailed, Unavailable, Unresolvable, cache
 from trl_compat.stacks.environments.damage import Depth
 from trl_compat.stacks.matrix import Matrix
+from trl_compat.stacks.providing import Environment
 
 
 class RunSpec(BaseModel):
@@ -50,6 +48,7 @@ class RunSpec(BaseModel):
         preload: False starts every cell by plain ``torchrun``.
         repeat: how often each cell is run.
         confirm: the cells have surprised; run each once more, by plain ``torchrun``.
+        by_failure: cells of a stack go to several workers, those of a failure to one.
         run: the id of the run of the command that this is a part of.
     """
 
@@ -67,6 +66,7 @@ class RunSpec(BaseModel):
     preload: bool = True
     repeat: int = 1
     confirm: bool = False
+    by_failure: bool = False
     run: str = ""
 
     @property
@@ -84,19 +84,21 @@ class Campaign:
     the stack goes on in an environment that is made again.
     """
 
-    def __init__(self, order: RunSpec) -> None:
+    def __init__(self, order: RunSpec, store: Store | None = None) -> None:
         self.order = order
         self.project = order.project
         self.matrix, self.catalogue = order.matrix, order.catalogue
-        self.store = Store(self.project.state)
+        self.store = store or Store(self.project.state)
+        self._keys: dict[tuple[str | None, ...], str] = {}
+        self._controls: dict[str, tuple[CellRecord, Outcome]] = {}
         self._bundle = bundle.contents()
         self._locks: dict[str, str] = {}
         self._sources: dict[Path, bytes] = {}
         self._bundle_digests: dict[tuple[Path, str | None], str] = {}
         self._stack: str | None = None
         self._runner: StackRunner | None = None
-        self._environment: build.Environment | None = None
-        self._failed: EnvironmentFailed | BadInput | HarnessError | None = None
+        self._environment: Environment | None = None
+        self._failed: Exception | None = None
         self._files_unchecked: list[Cell] = []
         self._damaged: Counter[str] = Counter()
 
@@ -105,7 +107,7 @@ class Campaign:
         if self._runner is not None:
             self._runner.close()
         if self._environment is not None and self._files_unchecked:
-            wrong = build.wrong_with(self._environment, Depth.SIZES)
+            wrong = self._environment.wrong(Depth.SIZES)
             if wrong:
                 self._take_back(wrong)
         self._files_unchecked = []
@@ -117,20 +119,28 @@ class Campaign:
         return self.project.reproductions / f"{module}.py"
 
     def conditions(self, cell: Cell) -> dict[str, object]:
-        """The conditions of a cell's variant."""
-        return dict(self.catalogue.reproduction(cell.failure).conditions_of(cell.variant))
+        """The conditions of a cell, with its fix's; an invariant's tolerance goes with them."""
+        variant = self.catalogue.reproduction(cell.failure).conditions_of(cell.variant)
+        wanted: dict[str, object] = {**variant, **cell.conditions}
+        if invariant := self.catalogue.invariants.get(cell.failure):
+            wanted["tolerance"] = invariant.tolerance
+        return {name: value for name, value in wanted.items() if value is not None}
 
     def key(self, cell: Cell, lock_sha256: str) -> str:
         """The content key under which the cell would be observed now."""
+        what = (cell.id, cell.entry, cell.code, cell.device, lock_sha256)
+        if what in self._keys:
+            return self._keys[what]
         reproduction = self.reproduction(cell)
-        return content_key(
+        self._keys[what] = content_key(
             cell,
             lock_sha256=lock_sha256,
             conditions=self.conditions(cell),
             reproduction_digest=hashlib.sha256(self._source(reproduction)).hexdigest(),
             model_digest=self.order.models[cell.model],
-            bundle_digest=self._bundle_digest(reproduction, cell.entry),
+            bundle_digest=self._bundle_digest(reproduction, cell.entry) + bundle.more(cell.device),
         )
+        return self._keys[what]
 
     def _source(self, module: Path) -> bytes:
         if module not in self._sources:
@@ -145,19 +155,19 @@ class Campaign:
             self._bundle_digests[key] = found
         return self._bundle_digests[key]
 
+    def unknown(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells without a current record; each stack is looked up once, found or not."""
+        resolved = {stack: self._kept_lock(stack) for stack in {cell.stack for cell in cells}}
+        return [cell for cell in cells if not resolved[cell.stack] or self.known(cell) is None]
+
     def known(self, cell: Cell) -> CellRecord | None:
         """The record of a cell if nothing changed since; looks at the cache, resolves nothing."""
         lock_sha256 = self._kept_lock(cell.stack)
         record = self.store.current(cell, self.key(cell, lock_sha256)) if lock_sha256 else None
-        return record if record is not None and self._launched_as_asked(record) else None
-
-    def _launched_as_asked(self, record: CellRecord) -> bool:
-        """Whether a record answers the order: who asks for ``torchrun`` wants it seen there.
-
-        The other way round any record will do: preloading is to say the same, only sooner.
-        """
-        by_torchrun = all(seen.launch is Launch.TORCHRUN for seen in record.observations)
-        return self.order.preload or by_torchrun
+        if record is None:
+            return None
+        # Who asks for torchrun wants it seen there; preloading is to say the same, only sooner.
+        return record if self.order.preload or record.by_torchrun else None
 
     def reportable(self, cell: Cell, since: str) -> CellRecord | None:
         """The record to report for a cell: a current one, or what kept it from running since then.
@@ -165,17 +175,14 @@ class Campaign:
         An outdated record is no result: its reproduction, lock or models are others by now.
         """
         record = self.store.read(cell.id)
-        if record is not None and not record.final:
-            return record if record.observations[0].started_at >= since else None
-        return self.known(cell)
+        if record is None or record.final:
+            return self.known(cell) if record else None
+        return record if record.observations[0].started_at >= since else None
 
     def _kept_lock(self, stack: str) -> str | None:
+        """The digest of the stack's lock, or of the answer that there is no such stack."""
         if stack not in self._locks:
-            wanted = self.matrix.stacks[stack]
-            try:
-                kept = locks.kept(wanted, interpreters.find(wanted.python))
-            except EnvironmentFailed:
-                kept = None
+            kept = providing.answered(self.matrix.stacks[stack])
             if kept is None:
                 return None  # not remembered: a worker may be making it
             self._locks[stack] = kept
@@ -189,7 +196,8 @@ class Campaign:
         """
         environment = self._ready(cell.stack)
         if environment is None:
-            return self._not_started(cell)
+            assert self._failed is not None
+            return self.not_started(cell, self._failed)
         launch = Launch.PRELOADED if self.order.preload else Launch.TORCHRUN
         record = CellRecord(
             key=self.key(cell, environment.lock.sha256),
@@ -202,19 +210,22 @@ class Campaign:
         )
         return self._keep_if_sound(record, cell, environment)
 
-    def _not_started(self, cell: Cell) -> Verdict:
-        """Keeps the record of a cell whose environment could not be made."""
-        match self._failed:
+    def not_started(self, cell: Cell, why: Exception) -> Verdict:
+        """Keeps the record of a cell whose environment could not be made; BadInput is raised."""
+        match why:
             case Unavailable():
                 outcome = Outcome.UNAVAILABLE
             case Unresolvable():
                 outcome = Outcome.UNRESOLVABLE
             case BadInput():
-                raise self._failed
+                raise why
             case _:
                 outcome = Outcome.HARNESS_ERROR
-        seen = not_started(outcome, str(self._failed), world_size=cell.world_size)
-        return self._keep(_nothing(seen, cell, self.order.run), cell)
+        seen = not_started(outcome, str(why), world_size=cell.world_size)
+        record = CellRecord.of_nothing(seen, cell, self.order.run)
+        if unresolvable(seen) and (digest := self._kept_lock(cell.stack)):
+            record = record.model_copy(update={"key": self.key(cell, digest)})
+        return self._keep(record, cell)
 
     def confirm(self, cell: Cell) -> Verdict:
         """Runs a cell that surprised once more, by plain ``torchrun``, and keeps that beside it.
@@ -232,13 +243,11 @@ class Campaign:
         both = record.model_copy(update={"confirmation": seen})
         return self._keep_if_sound(both, cell, environment)
 
-    def _keep_if_sound(
-        self, record: CellRecord, cell: Cell, environment: build.Environment
-    ) -> Verdict:
+    def _keep_if_sound(self, record: CellRecord, cell: Cell, environment: Environment) -> Verdict:
         """Keeps a record, unless its environment was damaged while it was made."""
         verdict = self.verdict(cell, record)
         surprises = record.confirmation is not None or not agrees(cell.expectation, verdict)
-        wrong = build.wrong_with(environment, Depth.CONTENTS if surprises else Depth.VERSIONS)
+        wrong = environment.wrong(Depth.CONTENTS if surprises else Depth.VERSIONS)
         self._files_unchecked.append(cell)
         if not wrong:
             if surprises:
@@ -254,19 +263,20 @@ class Campaign:
     def _take_back(self, wrong: str) -> None:
         """Makes harness errors of the cells since the last time that the environment was sound."""
         assert self._stack is not None
+        assert self._environment is not None
         self._damaged[self._stack] += 1
         sentence = (
             f"the environment of {self._stack} was damaged while its cells ran ({wrong}); "
-            "run the same command again to rebuild it"
+            f"{self._environment.mend}"
         )
         for cell in self._files_unchecked:
             seen = not_started(Outcome.HARNESS_ERROR, sentence, world_size=cell.world_size)
-            self.store.write(_nothing(seen, cell, self.order.run))
+            self.store.write(CellRecord.of_nothing(seen, cell, self.order.run))
 
     def unconfirmed(self, cell: Cell) -> bool:
         """Whether the record of a cell surprises and no second run has confirmed that yet."""
         record = self.store.read(cell.id)
-        if record is None or record.confirmation or not _started(record):
+        if record is None or record.confirmation or not record.started:
             return False
         verdict = self.verdict(cell, record)
         return verdict.outcome is not Outcome.UNSTABLE and not agrees(cell.expectation, verdict)
@@ -282,7 +292,7 @@ class Campaign:
                 model=cell.model,
                 model_dir=str(self.project.models / cell.model),
                 world_size=cell.world_size,
-                device=cell.device,
+                device=devices.of_ranks(cell.device),
                 folder=str(self._runner.folder(cell.failure)),
                 fix=cell.entry,
                 fix_code=cell.code,
@@ -316,7 +326,8 @@ class Campaign:
         advisory = self.catalogue[cell.failure]
         control = self._control(cell)
         try:
-            return decide(observed, advisory, self.catalogue.masks, control)
+            predicted = cell.expectation.symptom
+            return decide(observed, advisory, self.catalogue.masks, control, predicted)
         except Exception as error:  # no cell costs another its verdict
             said = f"the observation cannot be judged ({type(error).__name__}: {error})"
             return Verdict(
@@ -328,12 +339,16 @@ class Campaign:
         variant = self.catalogue.reproduction(cell.failure).control
         if cell.is_control or variant is None:
             return None
-        changes = {"variant": variant, "fix": None, "entry": None, "code": ""}
-        control = cell.model_copy(update={**changes, "wrong_fix": False, "is_control": True})
+        plain = {"variant": variant, "fix": None, "entry": None, "code": "", "wrong_fix": False}
+        control = cell.model_copy(update={**plain, "conditions": {}, "is_control": True})
         record = self.known(control)
-        return self.verdict(control, record).outcome if record else Outcome.UNAVAILABLE
+        if record is None:
+            return Outcome.UNAVAILABLE
+        if self._controls.get(control.id, (None,))[0] is not record:
+            self._controls[control.id] = (record, self.verdict(control, record).outcome)
+        return self._controls[control.id][1]
 
-    def _ready(self, stack: str) -> build.Environment | None:
+    def _ready(self, stack: str) -> Environment | None:
         """The environment of a stack, its runner started; None if it cannot be made."""
         if stack != self._stack:
             self.close()
@@ -344,42 +359,35 @@ class Campaign:
                         f"the environment of {stack} was damaged again after it was rebuilt; "
                         f"find out which program writes to {cache.root()}"
                     )
-                self._environment = build.ensure(stack, self.matrix.stacks[stack])
+                self._environment = providing.ensure(stack, self.matrix.stacks[stack])
             except (EnvironmentFailed, BadInput, HarnessError) as error:
                 self._failed = error
                 return None
             self._runner = StackRunner(
                 self._environment,
-                readable=(self.project.reproductions, self.project.models),
+                readable=(
+                    self.project.reproductions,
+                    self.project.models,
+                    *self._environment.readable,
+                ),
                 gpus=gpu_share(self.order.cells),
+                share_gpu=any(cell.device == SHARED for cell in self.order.cells),
                 preload=self.order.preload,
             )
         return self._environment
-
-
-def _started(record: CellRecord) -> bool:
-    return all(seen.not_started is None for seen in record.observations)
-
-
-def _nothing(seen: Observation, cell: Cell, run: str) -> CellRecord:
-    """The record of a cell of which nothing is known; it is never reused."""
-    return CellRecord(key="", cell_id=cell.id, surroundings=None, observations=(seen,), run=run)
-
-
-def gpu_share(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """The GPUs of this worker process: as many as its largest cell has ranks, and no other's."""
-    need = max((cell.world_size for cell in cells if cell.device == "cuda"), default=0)
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return tuple(visible_gpus()[worker * need : (worker + 1) * need])
 
 
 def agrees(expected: Expectation, verdict: Verdict) -> bool:
     """Whether a verdict is what the advisories predict.
 
     A cell that could not be run contradicts nothing, and where nothing is predicted nothing can be
-    contradicted.
+    contradicted.  That a stack which a grid has made cannot be installed is a result of the grid.
     """
     if verdict.outcome is Outcome.UNAVAILABLE or expected.outcome is None:
+        return True
+    if verdict.outcome is Outcome.UNRESOLVABLE and expected.may_be_unresolvable:
+        return True
+    if verdict.outcome is Outcome.MASKED and verdict.masked_by in expected.or_masked_by:
         return True
     if verdict.outcome is not expected.outcome:
         return False
@@ -388,5 +396,4 @@ def agrees(expected: Expectation, verdict: Verdict) -> bool:
             return expected.symptom in (None, verdict.symptom)
         case Outcome.MASKED:
             return expected.masked_by in (None, verdict.masked_by)
-        case _:
-            return True
+    return True

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 import pytest
@@ -30,9 +29,11 @@ from rich.text import Text
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Observation, Outcome, Verdict, left_running
+from trl_compat.cells.observation import Observation, left_running
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
 from trl_compat.cells.rerun import PLAINLY, Again
+from trl_compat.cells.verdict import Verdict
 from trl_compat.report import conclusion
 from trl_compat.text import streams
 from trl_compat.text.console import escape
@@ -51,6 +52,7 @@ class Display:
         verbosity: ``QUIET`` shows deviations only, ``VERBOSE`` also beginnings and what was raised.
         reports: where the reports are written.
         again: how a cell of this run is run again.
+        room: what is downloaded and held, in a sentence; empty if nothing is.
         console: where to print; the standard output by default.
     """
 
@@ -64,12 +66,13 @@ class Display:
         reports: Path = Path("reports"),
         again: Again = PLAINLY,
         not_contained: Sequence[str] = (),
+        room: str = "",
         console: Console | None = None,
     ) -> None:
         self.console = console or console_of(sys.stdout)
         self._total, self._reused, self._describe = total, reused, describe
         self._verbosity, self._reports, self._again = verbosity, reports, again
-        self._not_contained = not_contained
+        self._not_contained, self._room = not_contained, room
         self._done = 0
         self._begun = time.monotonic()
         self._running: dict[str, float] = {}
@@ -91,6 +94,8 @@ class Display:
         if self._verbosity > QUIET:
             reused = f" ({self._reused} unchanged since an earlier run)" if self._reused else ""
             self.console.print(f"{self._total} cells{reused}")
+            if self._room:
+                self.console.print(self._room, soft_wrap=True)
             for sentence in self._not_contained:
                 self.console.print(f"not isolated on this machine: {sentence}", soft_wrap=True)
         if self.console.is_terminal and not os.environ.get("NO_COLOR"):
@@ -104,12 +109,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -126,11 +126,14 @@ class Display:
         return Group(self._progress, *lines)
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
-        """A cell begins; with the first of a stack its environment is made ready."""
+        """A cell begins, as pytest says it."""
         # A node is ``path::cell@stack``; stacks have no '@'.
         name = nodeid.rpartition("::")[2].rpartition("@")[0]
-        if not name:
-            return
+        if name:
+            self.begins(name)
+
+    def begins(self, name: str) -> None:
+        """A cell begins; with the first of a stack its environment is made ready."""
         self._running[name] = time.monotonic()
         stack = name.partition("__")[0]
         if self._live is not None:
@@ -150,24 +153,40 @@ class Display:
         if self._live is not None:
             self._progress.update(self._task, completed=self._done)
 
+    def say(self, sentence: str) -> None:
+        """Prints a sentence about the run."""
+        self.console.print(escape(sentence), soft_wrap=True)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One line per cell, when it is over."""
+        """A cell is over, as pytest says it."""
         if report.when != "call" and not (report.when == "setup" and report.failed):
             return
+        cell_id = dict(report.user_properties).get("cell")
+        if isinstance(cell_id, str):
+            self.ends(cell_id, report.longrepr)
+            return
+        self._count_one()
+        self._print_end_of(report.longrepr)
+
+    def _count_one(self) -> None:
         self._done += 1
         if self._live is not None:
             self._progress.advance(self._task)
-        cell_id = dict(report.user_properties).get("cell")
-        if not isinstance(cell_id, str):
-            self._print_end_of(report.longrepr)
-            return
+
+    def ends(self, cell_id: str, said: object = "") -> None:
+        """One line per cell, when it is over.
+
+        Args:
+            said: what the engine says of it; printed if there is no record.
+        """
+        self._count_one()
         self._running.pop(cell_id, None)
         self._ready.add(cell_id.partition("__")[0])
         try:
             cell, verdict, seen, agreed = self._describe(cell_id)
         except LookupError:
             self.console.print(f"[red]no record[/] {escape(cell_id)}")
-            self._print_end_of(report.longrepr)
+            self._print_end_of(said)
             return
         self._print_if_not_preloaded(cell.stack, seen.not_preloaded)
         if self._verbosity > QUIET or not agreed:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +22,13 @@ from rich.console import Console
 
 from trl_compat import report, results
 from trl_compat.advisories import Catalogue
-from trl_compat.cells import rerun
-from trl_compat.cells.outcomes import Observation, Outcome, Verdict
+from trl_compat.cells import rerun, shards
+from trl_compat.cells.observation import Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, CellPlan, Selection, plan
 from trl_compat.cells.rerun import Again
+from trl_compat.cells.shards import Shard
+from trl_compat.cells.verdict import Verdict
 from trl_compat.errors import (
     EXIT_FINDINGS,
     EXIT_HARNESS,
@@ -37,13 +42,16 @@ from trl_compat.files.project import Project
 from trl_compat.machine import isolation
 from trl_compat.machine.parts import missing
 from trl_compat.report import logs
-from trl_compat.running import merging, runs
+from trl_compat.running import merging, placement, resolving_ahead, runs
 from trl_compat.running.campaign import Campaign, RunSpec, agrees
-from trl_compat.running.display import Describe, Display
+from trl_compat.running.display import QUIET, Describe, Display, console_of
+from trl_compat.running.engines import Engine
 from trl_compat.running.execution.watch import Limits
 from trl_compat.running.pytest_plugin import BAD_INPUT
 from trl_compat.running.store import CellRecord
+from trl_compat.shipped import seconds
 from trl_compat.stacks import matrix
+from trl_compat.stacks.held import needs
 
 
 class Options(BaseModel):
@@ -52,6 +60,9 @@ class Options(BaseModel):
     Attributes:
         command: the line that started this run.
         start: the words that start another one, see :mod:`trl_compat.cells.rerun`.
+        again: how cells are run again, where it is not by the matrix.
+        by_failure: whether the cells of a stack are shared out, failure by failure.
+        shard: the part of the cells to run; None runs all.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -63,6 +74,9 @@ class Options(BaseModel):
     repeat: int = 1
     command: str = "nox -s matrix"
     start: str = Again.start
+    again: Again | None = None
+    by_failure: bool = False
+    shard: Shard | None = None
     verbosity: int = 0
 
 
@@ -99,12 +113,10 @@ class Ran:
         ours = {cell.id for cell, _ in self.finished}
         return [cell for cell in document.cells if cell.id in ours]
 
-    def write_logs(self, document: results.Results) -> None:
-        """Writes the logs that its cells in a document name, beside the reports."""
-        places = {cell.id: cell.log for cell in document.cells}
-        for cell, record in self.finished:
-            if place := places.get(cell.id):
-                logs.write(self.campaign.project.reports, place, merging.log_of(record))
+    def with_logs(self, document: results.Results) -> results.Results:
+        """A document whose cells name their logs, which are written beside the reports."""
+        said = {cell.id: merging.log_of(record) for cell, record in self.finished}
+        return logs.keep(self.campaign.project.reports, document, said)
 
     def show_end(self, document: results.Results) -> None:
         """Prints the table, what to look at, and what to do next."""
@@ -131,6 +143,7 @@ def run(
     selection: Selection,
     options: Options,
     console: Console | None = None,
+    engine: Engine | None = None,
 ) -> Ran:
     """Runs a selection to its end, or until it is interrupted; writes no results.
 
@@ -141,6 +154,7 @@ def run(
         selection: what to run.
         options: how.
         console: where progress is shown; on the standard output if left out.
+        engine: what runs the cells; pytest on this machine if left out.
 
     Raises:
         BadInput: anything wrong in the files or names that were given.
@@ -149,9 +163,15 @@ def run(
     planned = plan(table, catalogue, selection)
     if not planned.cells:
         raise BadInput("nothing selected: no selected failure has such a variant")
+    console = console or console_of(sys.stdout)
+    if options.shard is not None:
+        if options.verbosity > QUIET:
+            console.print(shards.sentence(planned, options.shard, seconds.known()), soft_wrap=True)
+        planned = shards.part(planned, options.shard, seconds.known())
     models = project.check_models(where, table.models)
+    jobs = placement.workers(planned.cells, options.jobs) if engine is None else options.jobs
     this = runs.begin(options.command, selection.profile)
-    again = _again(where, table, selection, options)
+    again = options.again or _again(where, table, selection, options)
     order = RunSpec(
         root=where.root,
         matrix_file=where.matrix_file,
@@ -164,12 +184,20 @@ def run(
         limits=options.limits,
         preload=options.preload,
         repeat=options.repeat,
+        by_failure=options.by_failure,
         run=this.id,
     )
     campaign = Campaign(order)
     everything = options.fresh or options.repeat > 1
-    todo = [cell for cell in planned.cells if everything or campaign.known(cell) is None]
+    todo = planned.cells if everything else campaign.unknown(planned.cells)
+    room = ""
     if todo:
+        stacks = {cell.stack for cell in todo}
+        in_order = [n for n, s in table.stacks.items() if n in stacks and s.in_place is None]
+        quiet = options.verbosity == QUIET
+        resolving_ahead.show(table.stacks, in_order, console, quiet=quiet)
+        if engine is None:  # else each node looks at its own disk
+            room = needs.check({name: table.stacks[name] for name in in_order})
         runs.keep(where.state, this)
     display = Display(
         total=len(planned.cells),
@@ -178,19 +206,26 @@ def run(
         verbosity=options.verbosity,
         reports=where.reports,
         again=again,
-        not_contained=missing(isolation.available()) if todo else (),
+        not_contained=missing(isolation.available()) if todo and engine is None else (),
+        room=room,
         console=console,
     )
     with display:
-        interrupted = bool(todo) and execute(order, todo, options.jobs, display)
-        campaign = Campaign(order)  # the locks of new stacks are there only now
+
+        def go(part: RunSpec, cells: list[Cell], *, alone: bool = False) -> bool:
+            if engine is not None:
+                return engine.execute(part, cells, display, alone=alone)
+            return execute(part, cells, 1 if alone else jobs, display)
+
+        interrupted = bool(todo) and go(order, todo)
+        campaign = Campaign(order, campaign.store)  # the locks of new stacks are there only now
         surprising = [cell for cell in planned.cells if campaign.unconfirmed(cell)]
         if surprising and not interrupted:
             # Alone: nothing else runs that could be to blame for what is seen.
             display.confirming(len(surprising))
             confirmation = order.model_copy(update={"confirm": True})
-            interrupted = execute(confirmation, surprising, 1, display)
-            campaign = Campaign(order)
+            interrupted = go(confirmation, surprising, alone=True)
+            campaign = Campaign(order, campaign.store)
     finished = [
         (cell, record)
         for cell in planned.cells
@@ -209,8 +244,8 @@ def write(ran: Ran) -> results.Results:
     """
     where = ran.campaign.project
     with filelock.FileLock(where.state / "reports.lock"):
-        document = ran.over(results.read(where.reports / "results.json"))
-        ran.write_logs(document)
+        document = ran.over(results.read_leniently(where.reports / "results.json"))
+        document = ran.with_logs(document)
         report.write_all(where.reports, document, ran.campaign.catalogue)
     return document
 
@@ -226,13 +261,20 @@ def _again(where: Project, table: matrix.Matrix, selection: Selection, options: 
         more += ["--matrix", rerun.shown(where.matrix_file)]
     if where.reports != usual.reports:
         more += ["--reports", rerun.shown(where.reports)]
+    more += limit_options(options.limits)
+    return Again(options.start, " ".join(more), torchrun=not options.preload)
+
+
+def limit_options(limits: Limits) -> list[str]:
+    """The options that say of limits what is not as usual."""
+    more = []
     for option, limit, normal in (
-        ("--timeout", options.limits.seconds, Limits().seconds),
-        ("--idle-timeout", options.limits.idle, Limits().idle),
+        ("--timeout", limits.seconds, Limits().seconds),
+        ("--idle-timeout", limits.idle, Limits().idle),
     ):
         if limit != normal:
             more += [option, f"{limit:g}"]
-    return Again(options.start, " ".join(more), torchrun=not options.preload)
+    return more
 
 
 def _describer(campaign: Campaign, cells: list[Cell]) -> Describe:
@@ -276,7 +318,8 @@ def execute(order: RunSpec, todo: list[Cell], jobs: int, display: object) -> boo
         if jobs > 1:
             arguments += ["-p", "xdist", "-n", str(jobs), "--dist", "loadgroup"]
             arguments += ["--max-worker-restart", "2"]
-        status = pytest.main(arguments, plugins=[display])
+        with _without_options_of_another_pytest():
+            status = pytest.main(arguments, plugins=[display])
         said = path.with_name(BAD_INPUT)
         if said.is_file():
             raise BadInput(said.read_text(encoding="utf-8"))
@@ -287,6 +330,16 @@ def execute(order: RunSpec, todo: list[Cell], jobs: int, display: object) -> boo
             return True
         case _:
             raise HarnessError(f"pytest exited with {status!r}; the results so far are kept")
+
+
+@contextlib.contextmanager
+def _without_options_of_another_pytest() -> Iterator[None]:
+    """The block in which the options that the caller's shell gives every pytest do not apply."""
+    given = {n: os.environ.pop(n, None) for n in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")}
+    try:
+        yield
+    finally:
+        os.environ.update({name: value for name, value in given.items() if value is not None})
 
 
 def _forget_old_orders(state: Path) -> None:
@@ -303,8 +356,13 @@ def _empty_configuration() -> Path:
     return Path(__file__).with_name("pytest_cells.ini")
 
 
-def exit_code(cells: list[results.CellResult]) -> int:
-    """What a run of these cells ends with: whether each is as the advisories predict."""
+def exit_code(cells: list[results.CellResult], *, shard: Shard | None = None) -> int:
+    """What a run of these cells ends with: whether each is as the advisories predict.
+
+    A shard may have no cell, or none that applies to its stacks.
+    """
+    if shard is not None and not cells:
+        return EXIT_OK
     if any(cell.outcome is Outcome.HARNESS_ERROR for cell in cells):
         return EXIT_HARNESS
     if any(not cell.agrees for cell in cells):
@@ -312,5 +370,7 @@ def exit_code(cells: list[results.CellResult]) -> int:
     if not any(cell.outcome in (Outcome.PASS, Outcome.REPRODUCED) for cell in cells):
         # Nothing was really run: staying green here is how gates rot.
         unreachable = all(cell.outcome is Outcome.UNAVAILABLE for cell in cells)
-        return EXIT_USAGE if unreachable else EXIT_FINDINGS
+        if unreachable:
+            return EXIT_USAGE
+        return EXIT_OK if shard is not None else EXIT_FINDINGS
     return EXIT_OK

@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from trl_compat import results
-from trl_compat.cells.outcomes import Launch, Verdict, left_running
+from trl_compat.cells import devices
+from trl_compat.cells.observation import Launch, left_running
 from trl_compat.cells.plan import Cell, CellPlan
 from trl_compat.cells.rerun import Again
+from trl_compat.cells.verdict import Verdict
 from trl_compat.packages import PACKAGES
-from trl_compat.report import logs
 from trl_compat.results import CellResult, NotRunResult, Results, RunResult
 from trl_compat.running import runs
 from trl_compat.running.campaign import Campaign, agrees
 from trl_compat.running.store import CellRecord
 from trl_compat.stacks import matrix
+
+# How the stacks of `trl-compat check` are called.
+AS_IT_IS = "installed-trl-"
+# Of a content key, in results: enough to tell two apart.
+KEY_LENGTH = 16
 
 
 def document(
@@ -35,7 +41,8 @@ def document(
         campaign: the run's, with the matrix and the advisories of its end.
         planned: the run's cells, and what the matrix left out of them.
         finished: the cells of which there is a record to report.
-        previous: what was reported before; None if nothing was.
+        previous: what was reported before; None if nothing was.  Of stacks whose results could not
+            be read, what it knows stays, unless this run has results of them.
         run: this run, as it ended.
         again: how its cells are run again.
     """
@@ -55,11 +62,18 @@ def document(
         cells[cell.id] = _cell_result(campaign, cell, record, again, of)
         if record.surroundings is not None or cell.stack not in stacks:
             stacks[cell.stack] = _stack_result(campaign, cell.stack, record)
+    present = {cell.stack for cell in cells.values()}
+    unread = {
+        name: why
+        for name, why in (previous.unread if previous else {}).items()
+        if name in stacks and name not in present
+    }
     names = list(dict.fromkeys([*campaign.matrix.stacks, *stacks]))
     order = {name: place for place, name in enumerate(names)}
     ordered = sorted(cells.values(), key=lambda c: (order[c.stack], c.failure, c.variant, c.id))
     not_run = list(_not_run(campaign, planned, previous, run, ordered))
-    named = {cell.run for cell in ordered} | {left.run for left in not_run}
+    shown = [*ordered, *(side for cell in ordered for side in cell.sides)]
+    named = {cell.run for cell in shown} | {left.run for left in not_run}
     return Results(
         generated_at=results.now(),
         command=run.command,
@@ -71,6 +85,7 @@ def document(
         not_run=not_run,
         summary=results.summary(ordered),
         runs=sorted((r for r in made_by.values() if r.id in named), key=lambda r: r.started_at),
+        unread=unread,
     )
 
 
@@ -78,10 +93,13 @@ def _still_there(campaign: Campaign, name: str, stack: results.StackResult) -> b
     """Whether earlier results of a stack still count.
 
     The project's own matrix says which stacks there are; a run with another matrix file says
-    nothing of stacks that this one does not have.
+    nothing of stacks that this one does not have.  Environments that were checked as they are are
+    in no matrix; their results come from ``trl-compat merge``.
     """
     wanted = campaign.matrix.stacks.get(name)
     if wanted is None:
+        if name.startswith(AS_IT_IS):
+            return True
         return campaign.project.matrix_file != campaign.project.root / "matrix.yaml"
     return _same(stack, wanted)
 
@@ -92,11 +110,10 @@ def _earlier(
     """The cells of earlier runs that still count, each with the run that it is of."""
     for cell in previous.cells if previous else ():
         left_out = cell.stack in campaign.matrix.stacks and _left_out(campaign.matrix, cell)
-        if cell.stack in stacks and cell.failure in campaign.catalogue.failures and not left_out:
+        if cell.stack in stacks and cell.failure in campaign.catalogue.subjects and not left_out:
             assert previous is not None
             of = previous.run_of(cell)
-            log = logs.of_before(campaign.project.reports, cell)
-            yield cell.model_copy(update={"run": of and of.id, "log": log})
+            yield cell.model_copy(update={"run": of and of.id})
 
 
 def _same_run(record: CellRecord, before: CellResult | None) -> str | None:
@@ -132,7 +149,7 @@ def _place(part: CellResult | NotRunResult) -> tuple[str, str, str, str]:
 
 def _left_out(table: matrix.Matrix, part: CellResult | NotRunResult) -> bool:
     place = part.model_dump(include={"stack", "failure", "variant", "model"})
-    return any(exclude.covers(**place) for exclude in table.excludes)
+    return table.excluded(**place) is not None
 
 
 def _same(old: results.StackResult, stack: matrix.Stack) -> bool:
@@ -149,6 +166,7 @@ def _stack_result(campaign: Campaign, name: str, record: CellRecord) -> results.
         **{p: getattr(stack, p) for p in (*PACKAGES, "python")},
         as_of=stack.as_of.isoformat(),
         lock_sha256=surroundings.lock_sha256 if surroundings else None,
+        grid=getattr(stack, "grid", ""),
         packages=surroundings.packages if surroundings else {},
     )
 
@@ -161,15 +179,14 @@ def _cell_result(
     ranks = first.ranks.values()
     leftovers = max(seen.leftovers for seen in record.attempts)
     hanging = next((seen.hanging for seen in record.attempts if seen.hanging), {})
-    backend = "gloo" if cell.device == "cpu" else "nccl"
-    found = CellResult(
+    return CellResult(
         id=cell.id,
         stack=cell.stack,
         failure=cell.failure,
         variant=cell.variant,
         model=cell.model,
         world_size=cell.world_size,
-        backend=backend,
+        backend=devices.BACKENDS[cell.device],
         fixed=cell.fix is not None,
         fix=cell.fix,
         wrong_fix=cell.wrong_fix,
@@ -184,8 +201,9 @@ def _cell_result(
         signature=_signature(verdict),
         traceback=_traceback(verdict),
         checks=sorted({check.name for rank in ranks for check in rank.checks}),
+        measured=first.measured,
         stand_ins=sorted({name for rank in ranks for name in rank.stand_ins}),
-        evidence=f"{cell.device}-{backend} × {cell.world_size}" if first.ranks else "none",
+        evidence=devices.evidence(cell.device, cell.world_size) if first.ranks else "none",
         started_at=first.started_at,
         seconds=first.seconds,
         peak_memory=first.peak_memory,
@@ -207,8 +225,8 @@ def _cell_result(
         log=None,
         command=cell.command(again, torchrun=_by_torchrun(record)),
         run=run,
+        key=record.key[:KEY_LENGTH],
     )
-    return found.model_copy(update={"log": logs.place_of(found, log_of(record))})
 
 
 def log_of(record: CellRecord) -> str:

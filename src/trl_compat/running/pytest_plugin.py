@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from trl_compat.cells.outcomes import Outcome, Verdict
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
+from trl_compat.cells.verdict import Verdict
 from trl_compat.errors import BadInput
 from trl_compat.running.campaign import Campaign, RunSpec, agrees
 from trl_compat.runtime import confine
@@ -66,9 +67,14 @@ class ReproductionFile(pytest.File):
             if campaign.reproduction(cell) == self.path:
                 # xdist's loadgroup reads the group behind the '@'.  Said here, because xdist 3.8
                 # cannot add it to the items of pytest 9.
-                nodeid = f"{self.nodeid}::{cell.id}@{cell.stack}"
+                nodeid = f"{self.nodeid}::{cell.id}@{self.group(campaign.order, cell)}"
                 item: CellItem = CellItem.from_parent(self, name=cell.id, nodeid=nodeid, cell=cell)
                 yield item
+
+    @staticmethod
+    def group(order: RunSpec, cell: Cell) -> str:
+        """The cells that go to one worker: those of a stack, or of a failure with its control."""
+        return f"{cell.stack}+{cell.failure}" if order.by_failure else cell.stack
 
 
 class CellItem(pytest.Item):

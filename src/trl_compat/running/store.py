@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trl_compat.cells.outcomes import Observation
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
 from trl_compat.files.writing import write_atomically
 
@@ -51,9 +52,33 @@ class CellRecord(BaseModel):
         return (*self.observations, *([self.confirmation] if self.confirmation else []))
 
     @property
+    def started(self) -> bool:
+        """Whether its stack got as far as running."""
+        return all(seen.not_started is None for seen in self.observations)
+
+    @classmethod
+    def of_nothing(cls, seen: Observation, cell: Cell, run: str) -> CellRecord:
+        """The record of a cell of which nothing is known; without a key it is never reused."""
+        return cls(key="", cell_id=cell.id, surroundings=None, observations=(seen,), run=run)
+
+    @property
+    def by_torchrun(self) -> bool:
+        """Whether plain ``torchrun`` started its ranks, as far as any were started."""
+        started = (seen for seen in self.observations if seen.not_started is None)
+        return all(seen.launch is Launch.TORCHRUN for seen in started)
+
+    @property
     def final(self) -> bool:
-        """Whether it says something about the stack, so that the cell need not run again."""
-        return all(seen.final for seen in self.attempts)
+        """Whether it says something about the stack, so that the cell need not run again.
+
+        That there is no such stack is final under a key: that of the kept answer.
+        """
+        return all(seen.final or (self.key and unresolvable(seen)) for seen in self.attempts)
+
+
+def unresolvable(seen: Observation) -> bool:
+    """Whether nothing ran because there is no such stack."""
+    return seen.not_started is not None and seen.not_started[0] is Outcome.UNRESOLVABLE
 
 
 class Store:

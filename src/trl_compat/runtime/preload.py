@@ -9,7 +9,7 @@ One line of JSON in, one line of JSON out:
 
 The parent itself never creates a tensor on an accelerator, a process group or a thread, so every
 cell forks from the same state; whatever a cell does dies with its launcher.  A stack whose imports
-do so is not forked: :func:`unsafe` says why, and the harness starts its ranks by ``torchrun``.
+do so is not forked: :mod:`.forkable` says why, and the harness starts its ranks by ``torchrun``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import sys
@@ -28,6 +29,7 @@ from pathlib import Path
 from . import confine
 from .confine import adopt_orphans, die_with_parent
 from .context import at_least
+from .forkable import Imports
 from .launch import launch_forked
 from .spec import CellSpec
 
@@ -40,6 +42,8 @@ LAZY = (
     "torch.distributed.run",
     "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
     "torch.distributed.fsdp",
+    "torch.distributed.algorithms.ddp_comm_hooks",
+    "numpy.ctypeslib",
     "transformers.models.mistral.modeling_mistral",
     "transformers.models.qwen2.modeling_qwen2",
     "transformers.trainer",
@@ -54,33 +58,38 @@ LAZY = (
     "trl.experimental.ppo",
     "trl.experimental.online_dpo",
 )
-# Threads that know of forks: jemalloc (inside pyarrow) starts its own anew in the child.
-FORKED_BY_THEMSELVES = {"jemalloc_bg_thd"}
+# To load a model, transformers looks through one of these, and imports the configuration of every
+# model in it for that: a hundred modules.
+MAPPINGS = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
 # From this release on, making an engine imports torch's compiler (1.5 s in every rank).
 COMPILER, COMPILER_SINCE = "torch._inductor.compile_fx", "2.9.0"
 
 
-def import_stack() -> None:
+def import_stack() -> Imports:
     """Imports the stack, as far as it can be: what cannot is raised again by the ranks that do."""
-    compiler = (COMPILER,) if at_least("torch", COMPILER_SINCE) else ()
-    for name in (*STACK, *LAZY, *compiler):
-        with contextlib.suppress(BaseException):  # a release may raise anything
-            importlib.import_module(name)
+    imports = Imports()
+    with imports.begin():
+        compiler = (COMPILER,) if at_least("torch", COMPILER_SINCE) else ()
+        for name in (*STACK, *LAZY, *compiler):
+            imports.module(name)
+        for name in MAPPINGS:
+            with contextlib.suppress(BaseException):  # a release may raise anything
+                getattr(importlib.import_module("transformers"), name).keys()
+    # What scenarios need of ours: it has no bytecode, so each rank would compile it again.
+    for ours in pkgutil.iter_modules([os.path.dirname(__file__)]):
+        importlib.import_module(f"{__package__}.{ours.name}")
+    return imports
 
 
-def unsafe() -> str:
-    """Why ranks must not be forked from this process; empty if they may."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return "its imports start CUDA, which does not survive a fork"
-    names = {
-        (task / "comm").read_text().strip()
-        for task in Path("/proc/self/task").iterdir()
-        if task.name != str(os.getpid())
-    }
-    if names := names - FORKED_BY_THEMSELVES:
-        return f"its imports start threads, which do not survive a fork: {', '.join(sorted(names))}"
-    return ""
+def without_bytecode() -> list[str]:
+    """The sources of what was imported that had to be compiled, because no bytecode was there."""
+    found = []
+    for module in list(sys.modules.values()):
+        spec = getattr(module, "__dict__", {}).get("__spec__")  # no lazy module must notice this
+        source, cached = getattr(spec, "origin", None), getattr(spec, "cached", None)
+        if isinstance(source, str) and isinstance(cached, str) and not os.path.exists(cached):
+            found.append(source)
+    return found
 
 
 def keep_to_itself(folder: Path, room: bool) -> None:
@@ -144,13 +153,14 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     gc.disable()
-    import_stack()
+    imports = import_stack()
     gc.collect()
     # What the imports made stays, so no rank has to look at it again: accelerate, DeepSpeed and the
     # trainers collect so often that this took half of a cell's time.
     gc.freeze()
     gc.enable()
-    answers.write(json.dumps({"ready": True, "unsafe": unsafe()}) + "\n")
+    ready = {"ready": True, "unsafe": imports.unsafe(), "uncompiled": without_bytecode()}
+    answers.write(json.dumps(ready) + "\n")
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

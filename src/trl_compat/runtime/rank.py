@@ -25,9 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import collectives, offline, signature, stand_ins
+from . import collectives, needs, offline, signature, stand_ins
 from .confine import die_with_parent
-from .context import ControlFailed, NotApplicable, OnFailure, Rank
+from .context import ControlFailed, NotApplicable, OnFailure, Rank, installed
 from .plain import plain
 from .spec import UNRECORDED, CellSpec
 
@@ -137,6 +137,8 @@ def run(spec: CellSpec) -> None:
     os.chdir(rank.folder)
     record: dict[str, Any] = {"rank": rank.rank, "pid": os.getpid(), "started": time.time()}
     try:
+        if lacking := needs.lacking(spec.conditions, installed):
+            rank.not_applicable(lacking)
         stand_ins.install(rank)
         reproduction = load_reproduction(spec.reproduction)
         seed_everything(spec.seed)

@@ -154,6 +154,16 @@ NAMED = {
     "cpu-stream-events-1": (
         "FSDP2's forward on CPU: torch 2.6's CPU streams, which do nothing, lack two methods."
     ),
+    "gloo-averages-1": (
+        "FSDP2's gradients on CPU: up to torch 2.8 gloo's reduce_scatter_tensor takes the "
+        "operation AVG and returns the sum (executed; 2.10.0 returns the average). NCCL averages. "
+        "The sum is divided by the number of ranks."
+    ),
+    "fsdp1-state-on-cpu-1": (
+        "FSDP1's whole state dict on CPU: before torch 2.15 parameters are moved to the CPU and "
+        "those on the device are freed, which are the same on CPU ranks (executed: SIGSEGV). They "
+        "stay where they are, as in torch 2.15."
+    ),
     "vllm-recorder-1": (
         "Replaces GRPO's vLLM engine, which needs a GPU: stores the weights that it receives and "
         "generates its own tokens. The check is which weights it receives, and when."
@@ -207,6 +217,7 @@ def forced_fsdp_state(rank: Rank) -> Iterator[None]:
             state.update(distributed_type=DistributedType.FSDP, device=torch.device("cpu"))
         if getattr(fsdp_plugin, "fsdp_version", 1) == 2:
             _cpu_stream_events(rank)
+            _gloo_averages(rank)
 
     rank.use_stand_in("forced-fsdp-state-1")
     replace(AcceleratorState, "__init__", enter)
@@ -224,6 +235,36 @@ def _cpu_stream_events(rank: Rank) -> None:
         rank.use_stand_in("cpu-stream-events-1")
         cpu.Stream.record_event = lambda self: None
         cpu.Stream.wait_event = lambda self, event: None
+
+
+def _gloo_averages(rank: Rank) -> None:
+    """FSDP2's gradients on CPU: up to torch 2.8 gloo returns the sum where the average is asked."""
+    import torch.distributed as dist
+
+    if at_least("torch", "2.10.0"):
+        return
+    scatter = dist.reduce_scatter_tensor
+
+    def averaging(output: Any, input: Any, op: Any = dist.ReduceOp.SUM, **options: Any) -> Any:
+        if op != dist.ReduceOp.AVG:
+            return scatter(output, input, op=op, **options)
+        work = scatter(output, input, op=dist.ReduceOp.SUM, **options)
+        if work is not None:
+            work.wait()
+        output.div_(dist.get_world_size(options.get("group")))
+        return work
+
+    rank.use_stand_in("gloo-averages-1")
+    replace(dist, "reduce_scatter_tensor", averaging)
+
+
+def fsdp1_state_on_cpu(rank: Rank) -> None:
+    """FSDP1's whole state dict on CPU: before torch 2.15 it reads what it has freed."""
+    from torch.distributed.fsdp._flat_param import FlatParamHandle
+
+    if rank.spec.device == "cpu" and not hasattr(FlatParamHandle, "_offload_to_cpu"):
+        rank.use_stand_in("fsdp1-state-on-cpu-1")
+        replace(FlatParamHandle, "to_cpu", lambda self: contextlib.nullcontext())
 
 
 @contextlib.contextmanager

@@ -62,13 +62,17 @@ class AffectedScope:
 
 @dataclass(frozen=True)
 class Patch:
-    """A fix without a change of versions, with the releases it is for."""
+    """A fix without a change of versions, with the releases it is for.
+
+    ``settings`` means that it changes the configuration and no code.
+    """
 
     name: str
     summary: str
     snippet: str
     cost: str
     where: Where
+    settings: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,32 @@
-"""matrix.yaml: the stacks, the profiles that select from them, and what is excluded and why."""
+"""matrix.yaml: the stacks, the profiles that select from them, and what is excluded and why.
+
+Stacks are written by hand or made by the file's grids when it is read (:mod:`.grids`).
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
 from pathlib import Path
-from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import InvalidVersion, Version
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from trl_compat.errors import BadInput
 from trl_compat.files import documents
 from trl_compat.files.models import FrozenModel
 from trl_compat.files.names import NAME
 from trl_compat.packages import PACKAGES
+from trl_compat.stacks.exact_version import ExactVersion, check_python
+from trl_compat.stacks.grids import expansion
+from trl_compat.stacks.grids.expansion import Expansion
+from trl_compat.stacks.grids.schema import Grid
+from trl_compat.stacks.in_place.record import InPlace
 from trl_compat.text.nearest import unknown_name
 
-# What goes into cells (trl_compat.runtime, trl_compat.fixes) is written for it.
-OLDEST_PYTHON = (3, 9)
 GIT = re.compile(r"git\+(?P<url>https://[\w.-]+(?:/\w[\w.-]*)+)@(?P<commit>[0-9a-f]{7,40})")
-
-
-def _plain_version(value: Any) -> Any:
-    # YAML reads 2.10 as the number 2.1; a version must be quoted or have two dots.
-    if isinstance(value, float):
-        raise ValueError(f"quote the version ('{value}' was read as a number)")
-    return value
 
 
 def _version(value: str) -> str:
@@ -41,24 +40,6 @@ def _version(value: str) -> str:
     return value
 
 
-def check_python(version: str) -> str:
-    """The version of Python of a stack, e.g. ``3.11``.
-
-    Raises:
-        ValueError: it is none, or no cell can run on it.
-    """
-    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)?", version)
-    if found is None:
-        raise ValueError(f"'{version}' is not a Python version such as 3.11")
-    if (int(found[1]), int(found[2])) < OLDEST_PYTHON:
-        oldest = ".".join(map(str, OLDEST_PYTHON))
-        raise ValueError(f"Python {version}: cells require Python {oldest} or newer")
-    return version
-
-
-ExactVersion = Annotated[str, BeforeValidator(_plain_version)]
-
-
 class Stack(FrozenModel):
     """Exact versions of the packages under test, and the day that pins everything below them.
 
@@ -67,6 +48,9 @@ class Stack(FrozenModel):
     then be missing (empty), as they are from many stacks.
     ``build`` names the packages that may be built from their source where they have no wheel, which
     runs their code; if it is left out, any may.
+    ``grid`` is the grid that has made it; empty for a stack that is written by hand.  ``also_in``
+    are others that mean the same stack.
+    ``in_place`` is an environment that is used as it is; no file can name one, ``check`` does.
     """
 
     as_of: datetime.date
@@ -80,13 +64,16 @@ class Stack(FrozenModel):
     lock: Path | None = None
     with_: tuple[str, ...] = Field(default=(), alias="with")
     build: tuple[str, ...] | None = None
+    in_place: InPlace | None = None
     only: tuple[str, ...] = ()
     why: str = ""
+    grid: str = ""
+    also_in: tuple[str, ...] = ()
 
     @field_validator(*PACKAGES)
     @classmethod
     def _exact(cls, value: str) -> str:
-        return _version(value)
+        return _version(value) if value else value  # whether it may be missing is asked below
 
     @field_validator("python")
     @classmethod
@@ -116,7 +103,7 @@ class Stack(FrozenModel):
     @model_validator(mode="after")
     def _complete(self) -> Stack:
         missing = [package for package in PACKAGES if not getattr(self, package)]
-        if missing and self.lock is None:
+        if missing and self.lock is None and self.in_place is None:
             raise ValueError(f"{', '.join(missing)}: missing")
         return self
 
@@ -130,6 +117,10 @@ class Stack(FrozenModel):
         match = GIT.fullmatch(getattr(self, package, "") or "")
         return match["commit"] if match else None
 
+    def absent(self, package: str) -> bool:
+        """Whether the stack goes without a package."""
+        return not getattr(self, package, "")
+
     def requirements(self) -> list[str]:
         """The stack as pip requirements."""
         wanted = []
@@ -142,12 +133,15 @@ class Stack(FrozenModel):
 class Selector(FrozenModel):
     """A part of the cross product; what is left out means all.
 
-    ``variants`` left out means those that each advisory names as its ``default``; ``[all]`` means
-    every variant.
+    Without ``stacks`` and ``grids`` the stacks written by hand are meant, without ``failures`` and
+    ``invariants`` every failure; ``invariants: [all]`` means every invariant.  ``variants`` left
+    out means those that each record names as its ``default``; ``[all]`` means every variant.
     """
 
     stacks: tuple[str, ...] = ()
+    grids: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    invariants: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     world_size: int = Field(default=2, ge=2, le=8)
@@ -170,12 +164,13 @@ class Exclude(FrozenModel):
 
     reason: str = Field(min_length=10)
     stack: str | None = None
+    grid: str | None = None
     failure: str | None = None
     variant: str | None = None
     model: str | None = None
 
     def covers(self, *, stack: str, failure: str, variant: str, model: str) -> bool:
-        """Whether this exclude names the cell."""
+        """Whether this exclude names the cell, its grid left aside (:meth:`Matrix.excluded`)."""
         pairs = (
             (self.stack, stack),
             (self.failure, failure),
@@ -186,10 +181,15 @@ class Exclude(FrozenModel):
 
 
 class Matrix(FrozenModel):
-    """The whole file."""
+    """The whole file.
+
+    Attributes:
+        stacks: as :func:`load` gives it, those that the grids have made as well.
+    """
 
     models: tuple[str, ...]
     stacks: dict[str, Stack]
+    grids: dict[str, Grid] = Field(default_factory=dict)
     profiles: dict[str, Profile]
     excludes: tuple[Exclude, ...] = ()
 
@@ -204,44 +204,117 @@ class Matrix(FrozenModel):
     @field_validator("stacks")
     @classmethod
     def _names(cls, stacks: dict[str, Stack]) -> dict[str, Stack]:
-        for name in stacks:
-            if not NAME.fullmatch(name):
+        for name, stack in stacks.items():
+            if not NAME.fullmatch(name) and not stack.grid:
                 raise ValueError(f"stack name '{name}' may contain only a-z, 0-9, '.', '+' and '-'")
         return stacks
 
+    @field_validator("grids")
+    @classmethod
+    def _grid_names(cls, grids: dict[str, Grid]) -> dict[str, Grid]:
+        for name in grids:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"grid name '{name}' may contain only a-z, 0-9, '.', '+' and '-'")
+        return grids
+
     @model_validator(mode="after")
     def _references(self) -> Matrix:
-        for name, profile in self.profiles.items():
-            for model in profile.standalone:
-                if model not in self.models:
-                    raise ValueError(
-                        f"profile '{name}': {unknown_name('model', model, self.models)}"
-                    )
-            for block in profile.select:
-                for kind, wanted, known in (
-                    ("stack", block.stacks, self.stacks),
-                    ("model", block.models, self.models),
-                ):
-                    for item in wanted:
-                        if item not in known:
-                            raise ValueError(f"profile '{name}': {unknown_name(kind, item, known)}")
-        for exclude in self.excludes:
-            if exclude.stack is not None and exclude.stack not in self.stacks:
-                raise ValueError(f"excludes: {unknown_name('stack', exclude.stack, self.stacks)}")
-            if exclude.model is not None and exclude.model not in self.models:
-                raise ValueError(f"excludes: {unknown_name('model', exclude.model, self.models)}")
+        if not self.grids and (wrong := self.unknown_reference()):
+            raise ValueError(wrong)  # else it is asked when the stacks of the grids are known
         return self
+
+    def unknown_reference(self) -> str:
+        """What a profile or an exclude names that there is not, as a sentence; empty if nothing."""
+        known = {"stack": self.stacks, "model": self.models, "grid": self.grids}
+        named: list[tuple[str, str, str | None]] = []
+        for name, profile in self.profiles.items():
+            where = f"profile '{name}'"
+            named += [(where, "model", model) for model in profile.standalone]
+            for block in profile.select:
+                named += [(where, "stack", one) for one in block.stacks]
+                named += [(where, "grid", one) for one in block.grids]
+                named += [(where, "model", one) for one in block.models]
+        for exclude in self.excludes:
+            named.append(("excludes", "stack", exclude.stack))
+            named.append(("excludes", "grid", exclude.grid))
+            named.append(("excludes", "model", exclude.model))
+        for where, kind, one in named:
+            if one is not None and one not in known[kind]:
+                return f"{where}: {unknown_name(kind, one, known[kind])}"
+        return ""
+
+    @property
+    def by_hand(self) -> list[str]:
+        """The names of the stacks that are written in the file."""
+        return [name for name, stack in self.stacks.items() if not stack.grid]
+
+    def stacks_of(self, grid: str) -> list[str]:
+        """The names of the stacks that a grid means, those that another grid means too included."""
+        return [
+            name
+            for name, stack in self.stacks.items()
+            if stack.grid and grid in (stack.grid, *stack.also_in)
+        ]
+
+    def expansion(self, grid: str) -> Expansion:
+        """How a grid became stacks."""
+        return expansion.expand(self.grids[grid])
+
+    def excluded(self, *, stack: str, failure: str, variant: str, model: str) -> str | None:
+        """The reason for which a cell is left out; None if it is not."""
+        for exclude in self.excludes:
+            found = self.stacks.get(stack)
+            grids = (found.grid, *found.also_in) if found else ()
+            if exclude.grid in (None, *grids) and exclude.covers(
+                stack=stack, failure=failure, variant=variant, model=model
+            ):
+                return exclude.reason
+        return None
 
 
 def load(path: Path) -> Matrix:
-    """Reads a matrix file; the locks that it names lie where its own folder says.
+    """Reads a matrix file and makes the stacks of its grids.
+
+    The locks that it names lie where its own folder says.
 
     Raises:
-        BadInput: see :func:`trl_compat.files.documents.load`.
+        BadInput: see :func:`trl_compat.files.documents.load`; or a grid means no stacks.
     """
     table = documents.load(path, Matrix)
+    if given := [name for name, stack in table.stacks.items() if stack.in_place]:
+        raise BadInput(f"{path}: stacks.{given[0]}: unknown key 'in_place'")
     stacks = {
         name: stack.model_copy(update={"lock": path.parent / stack.lock}) if stack.lock else stack
         for name, stack in table.stacks.items()
     }
-    return table.model_copy(update={"stacks": stacks})
+    for name, stack in stacks.items():
+        if stack.grid or stack.also_in or (table.grids and name.startswith("grid-")):
+            what = (
+                "the key grid is"
+                if stack.grid or stack.also_in
+                else "a name that begins with 'grid-' is"
+            )
+            line = documents.line_of(path, ("stacks", name))
+            raise BadInput(f"{path}:{line}: stacks.{name}: {what} for the stacks that grids make")
+    if not table.grids:
+        return table.model_copy(update={"stacks": stacks})
+    return _with_grids(table, stacks, path)
+
+
+def _with_grids(table: Matrix, stacks: dict[str, Stack], path: Path) -> Matrix:
+    made: dict[str, Expansion] = {}
+    for name, grid in table.grids.items():
+        try:
+            made[name] = expansion.expand(grid)
+        except BadInput as error:
+            line = documents.line_of(path, ("grids", name))
+            raise BadInput(f"{path}:{line}: grid '{name}': {error}") from None
+    means = {name: set(found.stacks) for name, found in made.items()}
+    named = expansion.names([stack for found in made.values() for stack in found.stacks])
+    for name, wanted in named.items():
+        first, *others = [grid for grid, found in means.items() if wanted in found]
+        stacks[name] = Stack(**vars(wanted), grid=first, also_in=tuple(others))
+    whole = table.model_copy(update={"stacks": stacks})
+    if wrong := whole.unknown_reference():
+        raise BadInput(f"{path}: {wrong}")
+    return whole

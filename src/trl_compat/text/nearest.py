@@ -6,6 +6,9 @@ import difflib
 import re
 from collections.abc import Iterable
 
+# A grid has a hundred stacks, and a sentence has an end.
+MOST_SHOWN = 40
+
 
 def plain(name: str) -> str:
     """A name as it is compared: small letters and digits only."""
@@ -18,12 +21,14 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 
 def hint(name: str, known: Iterable[str], most: int = 3) -> str:
-    """``did you mean 'GRPO'?``, or the whole list where nothing is near."""
+    """``did you mean 'GRPO'?``, or a list of what there is where nothing is near."""
     by_plain = {plain(one): one for one in sorted(known)}
     near = nearest(plain(name), by_plain, most)
     if near:
         return f"did you mean {either(repr(by_plain[one]) for one in near)}?"
-    return f"available: {', '.join(sorted(by_plain.values()))}"
+    names = sorted(by_plain.values())
+    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return f"available: {', '.join(names[:MOST_SHOWN])}{more}"
 
 
 def either(texts: Iterable[object]) -> str:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from packaging.version import Version
 
 from trl_compat.matching.applies import Match, matches
-from trl_compat.matching.worlds import Settled, settled
+from trl_compat.matching.open_versions import Settled, settled
 from trl_compat.packages import PACKAGES
 from trl_compat.ranges import inside
 from trl_compat.shipped import releases

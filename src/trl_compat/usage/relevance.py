@@ -109,7 +109,7 @@ def lacking(stack: Stack, conditions: Mapping[str, Any]) -> str:
 
 def _trainers(catalogue: Catalogue) -> set[str]:
     found = set()
-    for failure in catalogue.failures:
+    for failure in catalogue.subjects:
         reproduction = catalogue.reproduction(failure)
         for variant in reproduction.variants:
             trainer = reproduction.conditions_of(variant).get("trainer")

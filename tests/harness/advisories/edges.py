@@ -12,6 +12,9 @@ NEAR: dict[str, tuple[str, ...]] = {
         "cannot import name '_get_socket' from 'torch.distributed.elastic.agent.server.api'",
         "cannot import name 'logger' from 'torch.distributed.elastic.agent.server.api'",
     ),
+    "fsdp2-tied-embeddings-torch213": (
+        "Parameter 'model.embed_tokens.weight' is shared with a parameter of another module",
+    ),
     "get-train-sampler-dataset-arg": (
         "SFTTrainer._get_train_sampler() takes 1 positional argument but 2 were given",
         "GRPOTrainer._get_train_sampler() takes 2 positional arguments but 3 were given",
@@ -20,6 +23,7 @@ NEAR: dict[str, tuple[str, ...]] = {
         "OnlineDPOTrainer._maybe_log_save_evaluate() got an unexpected keyword argument 'metrics'",
         "OnlineDPOTrainer._maybe_log_save_evaluate() takes 8 positional arguments but 9 were given",
     ),
+    "peft-boft-setuptools": ("No module named 'setuptools_scm'",),
     "peft-encoderdecodercache-old-tf": (
         "Failed to import transformers.trainer because of the following error (look up to see its "
         "traceback):\ncannot import name 'HybridCache' from 'transformers'",
@@ -80,6 +84,10 @@ EDGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("trl==0.29.0", "trl==1.13.0"),
         ("trl==0.28.0", "trl==1.14.0", "torch==2.7.0"),
     ),
+    "fsdp2-tied-embeddings-torch213": (
+        ("torch==2.15.0",),
+        ("accelerate==1.13.0", "accelerate==1.15.0", "torch==2.12.0"),
+    ),
     "get-train-sampler-dataset-arg": (
         ("trl==0.15.0", "transformers==4.52.1", "transformers==4.57.6"),
         ("trl==0.14.0", "trl==0.17.0", "transformers==4.51.3"),
@@ -100,6 +108,14 @@ EDGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("trl==0.9.6", "transformers==4.47.0"),
         ("trl==0.12.0", "transformers==4.46.3"),
     ),
+    "peft-boft-setuptools": (
+        ("peft==0.11.0", "trl==0.16.1"),
+        ("peft==0.10.0", "peft==0.12.0", "python==3.12"),
+    ),
+    "ppo-exportablestate-old-tf": (
+        ("trl==0.11.0", "transformers==4.40.2"),
+        ("trl==0.10.1", "trl==0.12.0", "transformers==4.41.0"),
+    ),
     "tf452-parallel-styles-torch24": (
         ("transformers==4.52.3", "torch==2.3.1"),
         ("transformers==4.52.1", "transformers==4.53.0", "torch==2.5.1", "torch==2.2.2"),
@@ -115,6 +131,10 @@ EDGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trl-optional-deps-truthy-tf53": (
         ("trl==0.14.0", "transformers==5.23.0"),
         ("trl==0.29.0", "transformers==5.2.0"),
+    ),
+    "trl-requests-undeclared": (
+        ("trl==1.13.0", "trl==0.29.1", "transformers==5.23.0"),
+        ("trl==1.14.2", "trl==0.27.2", "transformers==5.17.0"),
     ),
     "trl-triton-setuptools-torch26": (
         ("torch==2.4.1",),

@@ -21,7 +21,7 @@ from tests.harness.conftest import ROOT
 from trl_compat import advisories
 from trl_compat.advisories import Advisory
 from trl_compat.cells.expectations import Expectation, expect
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.stacks.matrix import Stack
 
 FOLDER = ROOT / "tests" / "harness" / "recorded_errors"

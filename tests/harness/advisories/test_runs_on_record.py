@@ -129,7 +129,6 @@ UNKNOWN = (
     r"training_step\(\) takes 3 positional arguments but 4 were given$",  # TRL up to 0.11.4
     r"^type object 'GeometricMixtureWrapper' has no attribute '_is_stateful'$",
     r"^'\w+' object has no attribute 'use_apex'$",
-    r"No module named 'requests'$",  # asked for by name from TRL 0.28.0 on
 )
 
 

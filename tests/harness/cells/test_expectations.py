@@ -11,9 +11,12 @@ from tests.harness.conftest import ROOT
 from tests.harness.observations import RAISED, observed, record
 from trl_compat import advisories, results
 from trl_compat.advisories import Catalogue
+from trl_compat.advisories.schema import Phase
 from trl_compat.cells.expectations import Expectation, expect
-from trl_compat.cells.outcomes import Observation, Outcome, Verdict
+from trl_compat.cells.observation import Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
+from trl_compat.cells.verdict import Verdict
 from trl_compat.cli.matrix import conduct
 from trl_compat.files import project
 from trl_compat.running import matrix_run
@@ -73,6 +76,27 @@ def test_what_is_decided_without_the_commit_is_expected_all_the_same(
     # TRL has no such trainer any more, whatever transformers is.
     tree = TREE.replace("trl", "transformers")
     assert outcome(matrix, catalogue, trl="1.16.0", transformers=tree) is Outcome.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("phase", "seen", "right"),
+    [
+        (Phase.IMPORT, Verdict(outcome=Outcome.NOT_APPLICABLE), True),
+        (Phase.IMPORT, Verdict(outcome=Outcome.MASKED, masked_by="early-stop"), True),
+        (Phase.IMPORT, Verdict(outcome=Outcome.MASKED, masked_by="another"), False),
+        (Phase.IMPORT, Verdict(outcome=Outcome.PASS), False),
+        # What strikes at the first step cannot come before the cell finds that there is nothing.
+        (Phase.STEP, Verdict(outcome=Outcome.MASKED, masked_by="early-stop"), False),
+    ],
+)
+def test_an_import_may_fail_before_a_cell_finds_that_it_is_not_applicable(
+    matrix: Matrix, catalogue: Catalogue, phase: Phase, seen: Verdict, right: bool
+) -> None:
+    masks = [mask.model_copy(update={"phase": phase}) for mask in catalogue.masks]
+    stack = matrix.stacks["old"].model_copy(update={"trl": "1.16.0", "accelerate": "1.0.1"})
+    told = expect(stack, catalogue["saving"], "zero3", masks)
+    assert told.outcome is Outcome.NOT_APPLICABLE
+    assert agrees(told, seen) is right
 
 
 @pytest.mark.parametrize("seen", list(Outcome))

@@ -13,7 +13,8 @@ import pytest
 
 from tests.harness.observations import RAISED, SEEN, judge, observed, record
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Observation, Outcome, Stop
+from trl_compat.cells.observation import Observation, Stop
+from trl_compat.cells.outcome import Outcome
 from trl_compat.machine import disk
 from trl_compat.running.execution import rank_files
 from trl_compat.running.execution.watch import Limits, Watch

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.harness.conftest import ROOT
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.advisories import load as load_advisories
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput
 from trl_compat.stacks.matrix import Matrix
+from trl_compat.stacks.matrix import load as load_matrix
 
 
 def cells(matrix: Matrix, catalogue: Catalogue, **selection: object) -> list[Cell]:
@@ -106,3 +109,30 @@ def test_an_unknown_name_suggests_the_nearest(
 ) -> None:
     with pytest.raises(BadInput, match=said):
         cells(matrix, catalogue, **selection)
+
+
+def test_cells_on_a_shared_gpu_are_others_than_those_with_a_gpu_for_each_rank() -> None:
+    table = load_matrix(ROOT / "matrix.yaml")
+    catalogue = load_advisories(ROOT / "advisories", ROOT / "tests" / "reproductions")
+    some = {"profile": "full", "stacks": ("trl-0.11.4", "trl-1.16.0")}
+    shared = cells(table, catalogue, device="cuda-shared", **some)
+    alone = cells(table, catalogue, device="cuda", **some)
+    assert not {cell.id for cell in shared} & {cell.id for cell in alone}
+    assert all("--device cuda --share-gpu" in cell.command() for cell in shared)
+    assert all("--share-gpu" not in cell.command() for cell in alone)
+    by_device = {
+        failure
+        for failure in catalogue.failures
+        if any("device" in scope.conditions for scope in catalogue[failure].affected)
+    }
+    assert "zero3-gloo-unwaited-allgather" in by_device
+    unfixed = [cell for cell in shared if cell.fix is None and cell.failure in by_device]
+    assert {cell.expectation.outcome for cell in unfixed} == {None}
+    told = {
+        (cell.stack, cell.failure, cell.variant, cell.model, cell.fix): cell.expectation
+        for cell in alone
+    }
+    for cell in shared:
+        if cell.failure not in by_device:
+            place = (cell.stack, cell.failure, cell.variant, cell.model, cell.fix)
+            assert cell.expectation == told[place]

@@ -12,7 +12,8 @@ import pytest
 
 from tests.harness.observations import INIT, LOST_PEER, RAISED, SEEN, judge, observed, record
 from trl_compat.advisories import Catalogue
-from trl_compat.cells.outcomes import Observation, Outcome, Stop
+from trl_compat.cells.observation import Observation, Stop
+from trl_compat.cells.outcome import Outcome
 from trl_compat.running.execution import rank_files
 from trl_compat.runtime import context, signature
 from trl_compat.runtime import rank as ranks

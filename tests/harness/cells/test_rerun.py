@@ -18,6 +18,7 @@ import yaml
 
 from tests.harness.conftest import ROOT
 from tests.harness.fake_project import CLI, make_project
+from tests.harness.written import cells_in
 from trl_compat import results
 from trl_compat.cells import rerun
 from trl_compat.cells.plan import Selection
@@ -224,8 +225,7 @@ class Source:
     def cells(self) -> dict[str, dict[str, Any]]:
         if not self.reports.is_dir():  # a gate's folder has the digest of a lock in its name
             (self.reports,) = self.reports.parent.glob(f"{self.reports.name}*")
-        document = json.loads((self.reports / "results.json").read_text(encoding="utf-8"))
-        return {cell["id"]: cell for cell in document["cells"]}
+        return cells_in(self.reports)
 
 
 @pytest.fixture
@@ -288,6 +288,7 @@ def test_a_run_by_nox(source: Source) -> None:
     for name in ("noxfile.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source.root)
     shutil.copytree(ROOT / "src", source.root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    (source.root / "invariants").mkdir()  # the wheel takes it along
     nox = Path(sys.executable).with_name("nox")
     words = [str(nox), "-f", "a checkout/noxfile.py", "-s", "matrix", "--", "--device", "cpu"]
     line = source.check(words, source.root.parent, BARE)

@@ -11,7 +11,7 @@ from tests.harness.conftest import ROOT
 from trl_compat import advisories, report, results
 from trl_compat.advisories import Catalogue
 from trl_compat.cells.expectations import standalone_name
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput
 from trl_compat.report import account, explanation, page_data

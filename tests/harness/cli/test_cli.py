@@ -35,7 +35,7 @@ def test_wrong_usage_exits_with_2(words: list[str], said: str) -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in ("advisories", "tests/reproductions", "tiny_models"):
+    for name in ("advisories", "invariants", "tests/reproductions", "tiny_models"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "matrix.yaml", tmp_path)
     return tmp_path
@@ -63,7 +63,7 @@ def test_a_failure_without_advisory_is_unknown(copy: Path) -> None:
     (copy / "advisories" / "ppo-zero3-save.yaml").unlink()
     done = run("--project", str(copy), "matrix", "--failure", "ppo-zero3-save")
     assert done.returncode == 2
-    assert "unknown failure 'ppo-zero3-save'" in done.stderr
+    assert "unknown failure or invariant 'ppo-zero3-save'" in done.stderr
 
 
 @pytest.mark.parametrize("command", sorted(cli.commands))

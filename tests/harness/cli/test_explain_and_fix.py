@@ -12,11 +12,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from tests.harness.conftest import ROOT
+from tests.harness.written import committed
 from trl_compat.advisories import load as load_advisories
 from trl_compat.advisories import remedies
 from trl_compat.report import account, explanation, wording
 from trl_compat.report.account import Account
-from trl_compat.results import Results
 from trl_compat.shipped import releases
 
 CLI = Path(sys.executable).with_name("trl-compat")
@@ -212,11 +212,7 @@ def test_outside_a_checkout_the_proofs_are_those_that_were_shipped(
     failure: str, tmp_path: Path
 ) -> None:
     # The working tree may hold other results than were committed and compiled.
-    show = ["git", "-C", str(ROOT), "show", "HEAD:reports/results.json"]
-    committed = subprocess.run(show, capture_output=True, text=True, check=False)
-    if committed.returncode:
-        pytest.skip("no checkout of git")
-    told = account.of(Results.model_validate_json(committed.stdout), OURS[failure])
+    told = account.of(committed(tmp_path / "git"), OURS[failure])
     assert told.fixes
     done = outside(tmp_path, "explain", failure)
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,7 +13,7 @@ from tests.harness.conftest import ROOT
 # None in place of a module makes its import fail; no uv is beside an interpreter that is nowhere.
 LIGHT = """
 import sys
-for name in ("psutil", "pytest", "_pytest", "xdist", "unearth", "uv"):
+for name in ("psutil", "pytest", "_pytest", "xdist", "unearth", "uv", "covertable"):
     sys.modules[name] = None
 sys.executable = "/nowhere/python"
 from trl_compat.cli import main
@@ -60,6 +60,12 @@ def test_doctor_looks_another_environment_up_without_it(tmp_path: Path) -> None:
     assert "trl" in said.stderr
 
 
+def test_results_are_merged_without_it(tmp_path: Path) -> None:
+    said = light("merge", "reports", "--into", str(tmp_path / "merged"))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert (tmp_path / "merged" / "results.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -102,3 +108,14 @@ def test_what_runs_cells_says_in_a_sentence_what_is_missing(words: list[str]) ->
         "install '.[matrix]' in a clone\n"
     )
     assert light(words[0], "--help").returncode == 0
+
+
+def test_check_needs_nothing_that_builds_stacks() -> None:
+    said = light("check")
+    assert said.returncode == 2
+    assert said.stderr == (
+        "trl-compat: check runs cells and needs packages that are not installed (psutil, pytest, "
+        "pytest-xdist); install trl-compat with its extra: python -m pip install '.[check]' in a "
+        "clone\n"
+    )
+    assert light("check", "--help").returncode == 0

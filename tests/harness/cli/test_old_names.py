@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ from tests.harness.commands import run
 from tests.harness.conftest import ROOT
 from tests.harness.gate_bench import Bench
 from tests.harness.observations import observed, record
-from trl_compat import advisories
-from trl_compat.cells.outcomes import Observation, Outcome, Stop
+from trl_compat import advisories, results
+from trl_compat.cells.observation import Observation, Stop
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cli import cli
 from trl_compat.cli.advisories import advisories as advisories_command
 from trl_compat.gate.report import GateReport
-from trl_compat.results import Results
 
 # Key of an affected block (or of a record): its name before.
 KEYS = {
@@ -71,15 +72,18 @@ def test_advisories_releases_is_refresh() -> None:
 
 def test_a_record_with_its_old_keys_is_the_same_record(tmp_path: Path) -> None:
     seen = set()
+    shutil.copytree(ROOT / "invariants", tmp_path / "invariants")
+    old_records = tmp_path / "advisories"
+    old_records.mkdir()
     for path in (ROOT / "advisories").glob("*.yaml"):
         text = path.read_text(encoding="utf-8")
         for new, old in KEYS.items():
             text, found = re.subn(rf"(?m)^((?:  - |    )?){new}:", rf"\1{old}:", text)
             seen |= {new} if found else set()
-        (tmp_path / path.name).write_text(text, encoding="utf-8")
+        (old_records / path.name).write_text(text, encoding="utf-8")
     assert seen == set(KEYS)
     reproductions = ROOT / "tests" / "reproductions"
-    assert advisories.load(tmp_path, reproductions) == advisories.load(
+    assert advisories.load(old_records, reproductions) == advisories.load(
         ROOT / "advisories", reproductions
     )
 
@@ -112,5 +116,6 @@ def test_an_observation_of_today_is_what_it_says() -> None:
 
 
 def test_the_results_that_are_committed_are_read() -> None:
-    text = (ROOT / "reports" / "results.json").read_text(encoding="utf-8")
-    assert Results.model_validate_json(text).model_dump(mode="json")["cells"]
+    found = results.read(ROOT / "reports" / "results.json")
+    assert found is not None
+    assert found.cells

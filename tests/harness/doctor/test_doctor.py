@@ -42,7 +42,7 @@ def test_what_is_not_named_is_listed_with_its_condition(tmp_path: Path) -> None:
     done = doctor(tmp_path, "requirements.txt")
     assert done.returncode == 1
     assert "if you use the PPO trainer with ZeRO-3" in done.stdout
-    assert "grpo-fsdp-ref-device" not in done.stdout
+    assert not re.search("^[a-z -]+: grpo-fsdp-ref-device", done.stdout, re.M)
 
 
 def test_nothing_applies_exits_with_0(tmp_path: Path) -> None:
@@ -76,7 +76,8 @@ def test_a_range_decides_where_all_of_it_is_on_one_side(tmp_path: Path) -> None:
 def test_without_deepspeed_its_failures_do_not_apply(tmp_path: Path) -> None:
     freeze = OLD.replace("deepspeed==0.15.2\n", REST_OF_A_FREEZE)
     done = doctor(tmp_path, *JSON, text=freeze)
-    assert (done.returncode, ids(done)) == (0, set())
+    of_deepspeed = {"ppo-zero3-save", "online-dpo-ref-none", "ds-offload-drops-microbatches"}
+    assert not of_deepspeed & ids(done)
     (note,) = json.loads(done.stdout)["reports"][0]["notes"]
     assert note.startswith("requirements.txt does not list deepspeed; if it is installed as well,")
     nearest = json.loads(done.stdout)["reports"][0]["nearest_run"]
@@ -104,29 +105,31 @@ def test_records_of_ones_own_count_and_a_broken_one_is_named(tmp_path: Path) -> 
 def test_what_a_project_accepts_for_a_while_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(IGNORE.format("2999-12-31"))
     done = doctor(tmp_path, "requirements.txt", "--device", "cuda", text=NEW)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(
-        r"^0 of \d+ known failures that can concern GPUs apply, 1 ignored$", done.stdout, re.M
-    )
+    assert done.stderr == ""
+    headline = r"^0 of \d+ known failures that can concern GPUs apply, .*1 ignored$"
+    assert re.search(headline, done.stdout, re.M), done.stdout
+    assert not re.search("^applies[ a-z]*: unwrap-double-yield", done.stdout, re.M)
     wanted = "ignored: unwrap-double-yield until 2999-12-31: we stop at any exception"
     assert wanted in done.stdout
     (tmp_path / "pyproject.toml").write_text(IGNORE.format("2026-01-01"))
     done = doctor(tmp_path, "requirements.txt", text=NEW)
     assert done.returncode == 1
     assert "note: the ignore of unwrap-double-yield expired on 2026-01-01" in done.stdout
+    assert re.search("^applies[ a-z]*: unwrap-double-yield", done.stdout, re.M)
 
 
 def test_what_cannot_be_told_is_not_green(tmp_path: Path) -> None:
     done = doctor(tmp_path, "requirements.txt", "--zero-stage", "3", text="trl>=0.1\n")
     assert done.returncode == 1
-    assert re.search(r"^0 of \d+ .* apply, \d+ cannot be determined$", done.stdout, re.M)
+    assert re.search(r"^0 of \d+ .* apply, .*\d+ cannot be determined$", done.stdout, re.M)
     assert "nearest stack" not in done.stdout  # to no version in particular
 
 
 def test_an_unexamined_commit_is_not_judged_by_ranges(tmp_path: Path) -> None:
     tree = OLD.replace("trl==0.12.2", f"trl @ git+https://github.com/huggingface/trl@{'0' * 40}")
     done = doctor(tmp_path, *JSON, "--trainer", "PPO", "--zero-stage", "3", text=tree)
-    assert ids(done) == {"zero3-gloo-unwaited-allgather"}
+    assert "zero3-gloo-unwaited-allgather" in ids(done)
+    assert "ppo-zero3-save" not in ids(done)
     assert "ppo-zero3-save" in ids(done, "cannot-tell")
 
 

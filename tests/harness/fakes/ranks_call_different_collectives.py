@@ -1,4 +1,8 @@
-"""Rank 1 skips one of two collectives and then waits in the next, as a branch on the rank does."""
+"""Rank 1 skips one of two collectives and then waits in the next, as a branch on the rank does.
+
+The skipped one has a group of its own: in one group, gloo may take the message of the one
+collective for that of the other, and raises instead of waiting.
+"""
 
 
 def scenario(rank):
@@ -7,7 +11,7 @@ def scenario(rank):
 
     rank.check("started", True, "")
     dist.init_process_group("gloo")
-    dist.all_reduce(torch.ones(1))
+    other = dist.new_group(backend="gloo")
     if rank.main:
-        dist.broadcast(torch.ones(1), src=1)
+        dist.broadcast(torch.ones(1), src=1, group=other)
     dist.barrier()

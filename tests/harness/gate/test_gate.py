@@ -8,17 +8,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import trl_compat
 from tests.harness.gate_bench import (
     Bench,
     a_lock,
     as_expected,
 )
 from tests.harness.recorded_runs import read_by
-from trl_compat import results
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
 from trl_compat.errors import BadInput
-from trl_compat.gate import gate_findings, markdown, output, text
+from trl_compat.gate import gate_findings, markdown, output, run, text
 from trl_compat.gate.judgement import ChangeVerdict
 from trl_compat.gate.report import FailureReport, GateReport
 from trl_compat.stacks import matrix
@@ -197,7 +197,7 @@ def test_the_json_is_the_report_and_has_a_published_schema(bench: Bench) -> None
     report = bench.gate("before", "old")
     said = output.render(report, "json")
     assert GateReport.model_validate_json(said) == report
-    schema = Path(results.__file__).parent / "schema" / "gate-1.json"
+    schema = Path(trl_compat.__file__).parent / "schema" / "gate-1.json"
     published = json.loads(schema.read_text())
     again = f"make it again with: trl-compat schema --gate > {schema.name}"
     assert published == GateReport.model_json_schema(mode="serialization"), again
@@ -293,5 +293,25 @@ def test_a_gate_reads_every_file_once_and_prints_nothing_of_its_own(
     assert "matrix.yaml" in read
     assert set(read.values()) == {1}
     folder = next((bench.where.state / "gate").iterdir())
-    assert {path.name for path in folder.iterdir()} == {"matrix.yaml", "results.json"}
+    assert {path.name for path in folder.iterdir()} == {"matrix.yaml", "results.json", "results"}
     assert capsys.readouterr().out == ""
+
+
+def test_a_stack_that_a_grid_has_made_can_be_a_side(project_folder: Path) -> None:
+    path = project_folder / "matrix.yaml"
+    grids = "grids: {g: {about: x, axes: {trl: [1.0.0, 1.1.0]}}}\nstacks:\n"
+    exclude = "excludes:\n  - {grid: g, variant: zero3, reason: the grid leaves it out}\n"
+    path.write_text(
+        path.read_text().replace("stacks:\n", grids, 1).replace("excludes:\n", exclude, 1)
+    )
+    table = matrix.load(path)
+    name = table.stacks_of("g")[0]
+    sides = {one: table.stacks[one] for one in ("old", name)}
+    own = run._matrix_of(table, sides, (matrix.Selector(),))
+    assert own.by_hand == ["old", name]
+    place = {"failure": "saving", "variant": "zero3", "model": "tiny-qwen2"}
+    assert own.excluded(stack=name, **place) == "the grid leaves it out"
+    assert own.excluded(stack="old", **place) is None
+    written = project_folder / "own.yaml"
+    written.write_text(run._text_of(own))
+    assert matrix.load(written) == own

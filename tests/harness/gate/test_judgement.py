@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from trl_compat.cells.outcomes import Outcome, Verdict
+from trl_compat.cells.outcome import Outcome
+from trl_compat.cells.verdict import Verdict
 from trl_compat.gate.judgement import ChangeVerdict, State, compare, state_of, words
 
 FAILING = (

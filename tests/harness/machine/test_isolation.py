@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -143,3 +144,33 @@ def test_what_somebody_elses_code_says_is_kept_to_its_end(tmp_path: Path) -> Non
 
 def test_somebody_elses_code_is_stopped_at_its_limit(tmp_path: Path) -> None:
     assert contained("import time; time.sleep(100)", tmp_path, limit=1).returncode == -9
+
+
+LOOK_AROUND = """
+import os, socket, sys
+print(socket.gethostname(), sorted(name for _, name in socket.if_nameindex()))
+try:
+    os.listdir(sys.argv[1])
+    print("reads it")
+except OSError:
+    print("cannot read it")
+"""
+
+
+@room
+def test_ranks_that_others_must_reach_have_the_network_and_no_more(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    python = Path(sys.executable)
+    done = processes.run_contained(
+        [str(python), "-I", "-c", LOOK_AROUND, str(outside)],
+        env={},
+        cwd=inside,
+        reach=isolation.Reach(isolation.interpreter_files(python), (inside,)),
+        limit=60,
+        how=isolation.on_the_network("192.0.2.7"),
+    )
+    interfaces = sorted(name for _, name in socket.if_nameindex())
+    assert done.stdout.splitlines() == [f"192.0.2.7 {interfaces}", "cannot read it"]
+    assert socket.gethostname() != "192.0.2.7"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from packaging.version import Version
 
 from tests.harness.conftest import ROOT
+from tests.harness.written import committed
 from trl_compat import advisories, results
 from trl_compat.advisories import Advisory, Catalogue, compiling
 from trl_compat.errors import BadInput
@@ -49,15 +49,13 @@ def test_the_advisories_that_are_shipped_are_those_of_the_sources() -> None:
     assert shipped("advisories") == data, "run: trl-compat advisories compile"
 
 
-def test_the_results_that_are_shipped_are_the_committed_ones() -> None:
+def test_the_results_that_are_shipped_are_the_committed_ones(tmp_path: Path) -> None:
     # Not those of the working tree: whoever runs the matrix has others, and that is no fault.
-    show = ["git", "-C", str(ROOT), "show", "HEAD:reports/results.json"]
-    done = subprocess.run(show, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("no checkout of git")
-    committed = results.Results.model_validate_json(done.stdout)
-    data = json.loads(json.dumps(compiled.results(committed, own())))
+    document = committed(tmp_path)
+    data = json.loads(json.dumps(compiled.results(document, own())))
     assert shipped("results") == data, "run: trl-compat advisories compile"
+    data = json.loads(json.dumps(compiled.seconds(document)))
+    assert shipped("seconds") == data, "run: trl-compat advisories compile"
 
 
 def test_the_published_schema_is_that_of_the_models() -> None:
@@ -237,6 +235,14 @@ def test_what_is_wrong_with_a_record_is_said(changes: dict[str, Any], said: str)
 def test_an_overlap_may_have_its_reason() -> None:
     first = {**ONE, "precedence": "what is seen first"}
     assert complaints(affected=[first, {**ONE, "symptom": "two"}]) == []
+
+
+def test_symptoms_of_two_invariants_do_not_overlap() -> None:
+    symptoms = {
+        name: {"violates": name, "measured": {"projection": [0, 0.5]}} for name in ("ranks", "step")
+    }
+    affected = [{**ONE, "symptom": name} for name in symptoms]
+    assert complaints(symptoms=symptoms, affected=affected) == []
 
 
 def test_an_open_end_stands_where_the_newest_release_was_seen_to_fail() -> None:

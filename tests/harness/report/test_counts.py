@@ -10,7 +10,7 @@ import pytest
 from tests.harness.conftest import ROOT
 from tests.harness.made_results import cell, document
 from trl_compat.advisories import load as load_advisories
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.report import account, conclusion, counts, explanation, html, junit, markdown
 from trl_compat.results import CellResult, Results
 

@@ -14,7 +14,7 @@ from tests.harness.conftest import ROOT
 from tests.harness.made_results import cell, document, merged
 from trl_compat import report, results
 from trl_compat.advisories import load as load_advisories
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cli.report import FORMATS as NAMED
 from trl_compat.report import badge, ctrf, junit, sarif
 from trl_compat.report.changes import Change, compare, lines, regressed
@@ -60,6 +60,23 @@ def test_a_report_that_was_edited_is_noticed(tmp_path: Path) -> None:
     assert "compatibility.html, junit.xml" in done.stdout
 
 
+def test_the_file_of_a_failure_that_is_gone_is_removed(tmp_path: Path) -> None:
+    path = write(tmp_path / "results.json", cell(), cell(failure="online-dpo-ref-none"))
+    found = results.read(path)
+    assert found is not None
+    report.render_all(tmp_path, found, CATALOGUE)
+    (tmp_path / "failures" / "notes.md").write_text("mine")
+    assert {p.name for p in (tmp_path / "failures").iterdir()} == {
+        "ppo-zero3-save.md",
+        "online-dpo-ref-none.md",
+        "notes.md",
+    }
+    fewer = document(cell())
+    assert report.outdated(tmp_path, fewer, CATALOGUE)[-1] == "failures/online-dpo-ref-none.md"
+    report.render_all(tmp_path, fewer, CATALOGUE)
+    assert {p.name for p in (tmp_path / "failures").iterdir()} == {"ppo-zero3-save.md", "notes.md"}
+
+
 def test_what_is_written_after_a_run_is_what_a_later_render_makes(tmp_path: Path) -> None:
     private = cell(reason="in /home/alice/x", stack="s")
     report.write_all(tmp_path, document(private), CATALOGUE)
@@ -67,6 +84,20 @@ def test_what_is_written_after_a_run_is_what_a_later_render_makes(tmp_path: Path
     found = results.read(tmp_path / "results.json")
     assert found is not None
     assert report.outdated(tmp_path, found, CATALOGUE) == []
+
+
+def test_a_missing_stack_is_said_and_the_others_are_rendered(tmp_path: Path) -> None:
+    results.write(tmp_path / "results.json", merged())
+    (tmp_path / "results" / "s.json").unlink()
+    done = run("report", "--reports", tmp_path)
+    assert (done.returncode, done.stdout[:16]) == (2, "rendered 1 cells")
+    assert "s.json: missing; restore it with git" in done.stderr
+    assert "nox -s matrix -- --stack s" in done.stderr
+    assert "could not be read: s." in (tmp_path / "compatibility.md").read_text()
+    whole = write(tmp_path / "whole.json", cell())
+    done = run("report", "--diff", whole, tmp_path / "results.json")
+    assert (done.returncode, done.stdout) == (2, "")  # half of a comparison is none
+    assert "s.json: missing" in done.stderr
 
 
 def test_every_format_has_its_name_on_the_command_line() -> None:

@@ -9,7 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.harness.conftest import ROOT
+from tests.harness.large_results import large
 from tests.harness.made_results import cell, document
+from tests.harness.report_page import cell_of
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories
@@ -85,7 +87,7 @@ def test_hostile_texts_stay_texts(ours: Catalogue) -> None:
     assert {link.partition(":")[0] for link in links if ":" in link} == {"https"}
     data = json.loads(page.scripts[0])
     assert not set("<>&\u2028") & set(page.scripts[0])
-    row = dict(zip(data["columns"], data["rows"][0], strict=True))
+    row = cell_of(data, 0)
     assert row["reason"] == HOSTILE  # nothing is lost either
     assert row["log"] is None  # a link only ever leads to the logs
 
@@ -120,6 +122,20 @@ def test_nothing_is_loaded_from_anywhere(ours: Catalogue, committed: Results) ->
 
 def test_the_same_results_give_the_same_bytes(ours: Catalogue, committed: Results) -> None:
     assert html.render(committed, ours) == html.render(committed, ours)
+
+
+def test_a_grid_of_ten_thousand_cells_stays_a_small_file(ours: Catalogue) -> None:
+    grid = large()
+    assert (len(grid.cells), len(grid.stacks)) == (10_000, 120)
+    text = html.render(grid, ours)
+    assert len(text.encode()) < 3_000_000
+    assert 'id="grid">The grid</h3>' in text
+    assert text.count(", pair by pair</summary>") == 2
+    data = json.loads(Page(text).scripts[0])
+    for number in range(0, 10_000, 97):
+        cell, told = grid.cells[number], cell_of(data, number)
+        assert (told["id"], told["command"]) == (cell.id, cell.command)
+        assert (told["traceback"], told["seconds"]) == (cell.traceback, cell.seconds)
 
 
 def test_a_large_run_stays_a_sane_file(ours: Catalogue, committed: Results) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from tests.harness.conftest import ROOT
+from tests.harness.large_results import large
 from tests.harness.made_results import cell, document
 from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.report import account, conclusion, html, markdown, tables
 from trl_compat.report.coverage import coverage
 from trl_compat.report.proven import proven_sets
@@ -210,13 +212,49 @@ def test_markdown_stays_below_the_size_that_is_shown(
 ) -> None:
     found = results.read(ROOT / "reports" / "results.json")
     assert found is not None
-    whole = markdown.render(found, ours)
-    assert "evidence/" in whole
+    every = markdown.details(found, ours)
+    name, whole = max(every.items(), key=lambda pair: len(pair[1]))
+    assert "../evidence/" in whole
     monkeypatch.setattr(markdown, "SIZE_LIMIT", len(whole.encode()) - 1)
-    short = markdown.render(found, ours)
+    short = markdown.details(found, ours)[name]
     assert "evidence/" not in short
-    assert "compatibility.html" in short
+    assert "../compatibility.html" in short
     assert len(short) < len(whole) / 2
+
+
+def test_markdown_of_a_grid_is_read_by_people(ours: Catalogue) -> None:
+    grid = large()
+    text = markdown.render(grid, ours)
+    minors = {tables.minor_of(stack.trl) for stack in grid.stacks.values()}
+    assert table_lengths(text)[0] == len(minors) < 50
+    assert len(text.encode()) < 100_000
+    for name, shown in {"": text, **markdown.details(grid, ours)}.items():
+        assert max(table_lengths(shown)) <= 120, name
+        assert len(shown.encode()) <= markdown.SIZE_LIMIT
+    # Every cell is in the file of its failure all the same.
+    wanted = [cell for cell in grid.cells if cell.failure == "ppo-zero3-save" and cell.log]
+    shown = markdown.details(grid, ours)["failures/ppo-zero3-save.md"]
+    assert shown.count("](../evidence/") == len(wanted)
+
+
+def table_lengths(text: str) -> list[int]:
+    """How many rows each table has."""
+    blocks = "\n".join(line if line.startswith("|") else "" for line in text.splitlines())
+    return [len(block.splitlines()) - 2 for block in re.split(r"\n{2,}", blocks.strip())]
+
+
+def test_the_worst_stack_speaks_for_a_minor_release(ours: Catalogue) -> None:
+    releases = {f"s{n}": f"1.{n % 4}.0" for n in range(40)}
+    cells = [on(name, Outcome.PASS) for name in releases if name != "s5"]
+    found = over(releases, *cells, on("s5", Outcome.REPRODUCED))
+    text = markdown.render(found, ours)
+    assert "| 1.1 | 10 | ❌ fails, 1 of 10 |" in text
+    assert "| 1.2 | 10 | ✅ works, 10 of 10 |" in text
+    page = html.render(found, ours)
+    assert "</span> fails<small>1 of 10</small>" in page
+    assert page.count('class="minor"') == 4
+    few = over({"s0": "1.0"}, on("s0", Outcome.PASS))
+    assert 'class="minor"' not in html.render(few, ours)
 
 
 def test_markdown_makes_no_link_or_picture_of_what_was_recorded(ours: Catalogue) -> None:

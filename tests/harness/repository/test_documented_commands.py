@@ -1,15 +1,17 @@
 """Every command shown in README, CONTRIBUTING and docs/ works as it stands.
 
 *Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
-``plan`` and ``bench``, which build environments (what they do is executed by tests of their own).
+``plan``, ``bench``, ``bisect`` and ``refresh``, which build environments or ask the index,
+``check`` and ``nodes``, which want an environment, and ``merge``, which wants results of several
+machines (what they do is executed by tests of their own).
 
 ``doctor`` finds something in the files of a user that stand there, which is its exit code 1; it
 says of this environment that it has no TRL.
 
 *Parsed* by the real click command that they reach, the cells of ``matrix`` planned, but not
-executed: those, ``nox -s matrix``, ``nox -s gate``, ``nox -s bench`` and ``nox -s stack(...)``; of
-the other sessions of nox it is checked that there are such sessions.  The two one-line commands of
-the README are what CI runs, see ``test_documents``.
+executed: those, and the sessions of nox ``matrix``, ``gate``, ``bench``, ``bisect`` and ``stack``;
+of the other sessions of nox it is checked that there are such sessions.  The two one-line commands
+of the README are what CI runs, see ``test_documents``.
 """
 
 from __future__ import annotations
@@ -73,11 +75,13 @@ def sessions() -> set[str]:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    for name in ("advisories", "tests/reproductions", "tiny_models"):
+    for name in ("advisories", "invariants", "tests/reproductions", "tiny_models"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "reports").mkdir()
     for name in ("matrix.yaml", "reports/results.json"):
         shutil.copy(ROOT / name, folder / name)
+    if (ROOT / "reports" / "results").is_dir():
+        shutil.copytree(ROOT / "reports" / "results", folder / "reports" / "results")
     for name, text in FILES_OF_A_USER.items():
         (folder / name).write_text(text)
     subprocess.run(["trl-compat", "report"], cwd=folder, check=True, env=with_ours())
@@ -106,7 +110,11 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
     match words:
         case ["trl-compat", "matrix", *rest]:
             plan_cells(rest)
-        case ["trl-compat", "gate" | "plan" | "bench" as name, *rest]:
+        case [
+            "trl-compat",
+            "gate" | "plan" | "bench" | "bisect" | "refresh" | "check" | "merge" | "nodes" as name,
+            *rest,
+        ]:
             parsed(name, rest)
         case ["trl-compat", "doctor", *files]:
             done = subprocess.run(
@@ -124,7 +132,7 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
             plan_cells(rest[1:])
         case ["nox", "-s", name] if found := re.fullmatch(r"stack\((.+)\)", name):
             assert found[1] in stack_names(ROOT / "matrix.yaml")
-        case ["nox", "-s", "gate" | "bench" as name, *rest]:
+        case ["nox", "-s", "gate" | "bench" | "bisect" as name, *rest]:
             assert name in sessions()
             parsed(name, rest[1:])
         case ["nox", "-s", *rest]:

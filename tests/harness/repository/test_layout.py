@@ -16,14 +16,15 @@ PACKAGE = ROOT / "src" / "trl_compat"
 # From the ground up, as the data goes: what is known and what can be run, the cells of both, what
 # is run and what comes out.
 FLOORS = (
-    ("errors", "packages", "ranges", "runtime", "text"),
+    ("errors", "packages", "ranges", "runtime", "text", "verifying"),
     ("files", "fixes", "machine", "shipped"),
     ("advisories", "stacks"),
     ("cells", "usage"),
     ("matching", "results"),
     ("pytest", "report", "upgrade"),
     ("doctor", "publishing", "running"),
-    ("gate",),
+    ("bisect", "checking", "gate"),
+    ("refresh",),
     ("cli",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -44,8 +45,9 @@ def imports(name: str) -> Iterator[str]:
                     inner = f"{base}.{alias.name}".lstrip(".")
                     yield inner if inner in MODULES else base
             case ast.Import():
-                names = (alias.name.removeprefix("trl_compat.") for alias in node.names)
-                yield from (one for one in names if one in MODULES)
+                names = [alias.name for alias in node.names]  # a room may be called like a library
+                ours = (one.removeprefix("trl_compat.") for one in names if "trl_compat." in one)
+                yield from (one for one in ours if one in MODULES)
 
 
 def room(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.runtime import confine
 
 EVERY = list(cells.by_stack())

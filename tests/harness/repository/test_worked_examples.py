@@ -20,9 +20,11 @@ import pytest
 from tests.harness.conftest import ROOT
 from trl_compat import advisories
 from trl_compat.advisories import remedies
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, decide
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Selection, plan
 from trl_compat.cells.rank_records import RankRecord
+from trl_compat.cells.verdict import decide
 from trl_compat.runtime import context, signature
 from trl_compat.runtime.spec import CellSpec
 from trl_compat.stacks import matrix
@@ -36,7 +38,7 @@ EXAMPLES = [match.groupdict() for match in BLOCK.finditer(TEXT)]
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in ("advisories", "tests/reproductions", "src/trl_compat/fixes"):
+    for name in ("advisories", "invariants", "tests/reproductions", "src/trl_compat/fixes"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "matrix.yaml", tmp_path)
     for example in EXAMPLES:

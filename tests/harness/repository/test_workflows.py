@@ -80,6 +80,7 @@ def test_only_these_jobs_may_do_more() -> None:
         if "permissions" in job
     }
     assert more == {
+        "refresh/issue": {"issues": "write"},
         "refresh/propose": {"contents": "write", "pull-requests": "write"},
         "release/attest": {"id-token": "write", "attestations": "write"},
         "release/publish": {"id-token": "write"},
@@ -99,6 +100,49 @@ def test_pull_requests_are_checked_on_both_systems_without_stacks() -> None:
     assert triggers(named("matrix"))["push"]["branches"] == ["main"]
 
 
+GH = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$2" in list) echo "$OPEN";; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("deviates", "open_", "called"),
+    [
+        ("1", "", "issue create --title New releases deviate --body-file found/issue.md"),
+        ("1", "7", "issue edit 7 --body-file found/issue.md"),
+        ("0", "7", "issue close 7 --comment Nothing newly fails as of today."),
+        ("0", "", ""),
+    ],
+)
+def test_the_nightly_run_keeps_one_issue(
+    tmp_path: Path, deviates: str, open_: str, called: str
+) -> None:
+    (step,) = [s for job, s in steps() if job == "refresh/issue" and "run" in s]
+    gh = tmp_path / "gh"
+    gh.write_text(GH)
+    gh.chmod(0o755)
+    calls = tmp_path / "calls"
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CALLS": str(calls),
+        "OPEN": open_,
+        "TITLE": step["env"]["TITLE"],
+        "DEVIATES": deviates,
+        "FOUND": "found",
+    }
+    subprocess.run(["bash", "-e", "-c", step["run"]], env=environment, check=True)
+    listed, *others = calls.read_text().splitlines()
+    assert listed.startswith("issue list --state open --search")
+    assert others == ([called] if called else [])
+
+
+def test_new_releases_are_looked_for_every_night() -> None:
+    ((schedule),) = triggers(named("refresh"))["schedule"]
+    assert re.fullmatch(r"\d+ \d+ \* \* \*", schedule["cron"])
+    assert any(line.startswith("trl-compat refresh --run --write") for line in commands())
+
+
 @pytest.mark.parametrize("line", commands())
 def test_every_command_of_a_workflow_is_understood(line: str) -> None:
     words = shlex.split(re.split(r"\s(?:\||>|&&)", line)[0])
@@ -107,8 +151,10 @@ def test_every_command_of_a_workflow_is_understood(line: str) -> None:
         return
     command: click.Command = cli
     for word in words[1:]:
-        assert isinstance(command, click.Group), line
-        command = command.commands[word]
+        if isinstance(command, click.Group):
+            command = command.commands[word]
+        elif word.startswith("--"):
+            assert word in {option for one in command.params for option in one.opts}, line
 
 
 def lint_commands() -> set[tuple[str, ...]]:

@@ -47,6 +47,15 @@ def test_a_surprise_is_run_again_alone_by_torchrun(tmp_path: Path) -> None:
     assert "2 cells deviate from their advisory: each runs again alone" in done.stdout
 
 
+def test_options_that_the_shell_gives_every_pytest_do_not_apply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-v --no-such-option")
+    monkeypatch.setenv("PYTEST_PLUGINS", "no_such_plugin")
+    done = run(make_project(tmp_path, ["passes"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_repeat_says_how_often_each_outcome_came(tmp_path: Path) -> None:
     root = make_project(tmp_path, ["is_flaky", "passes"])
     done = run(root, "--repeat", "3")

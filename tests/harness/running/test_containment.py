@@ -19,7 +19,8 @@ import pytest
 from tests.harness import traces
 from tests.harness.conftest import ROOT
 from tests.harness.ranks import FAKES, READABLE, living, observe, outcome
-from trl_compat.cells.outcomes import Launch, Outcome
+from trl_compat.cells.observation import Launch
+from trl_compat.cells.outcome import Outcome
 from trl_compat.machine import isolation
 from trl_compat.machine.isolation import Containment
 from trl_compat.machine.parts import Part, missing

@@ -227,9 +227,22 @@ def test_real_ranks_import_nothing_of_ours_that_is_not_digested(
 def a_copy(folder: Path, edit: Callable[[Path], None]) -> Path:
     """A copy of this project."""
     root = make_project(folder / "project", [])
-    for name in ("advisories", "tests/reproductions"):
-        shutil.rmtree(root / name)
+    for name in ("advisories", "invariants", "tests/reproductions"):
+        shutil.rmtree(root / name, ignore_errors=True)
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "matrix.yaml", root)
     edit(root)
     return root
+
+
+def test_what_starts_ranks_on_a_shared_gpu_concerns_those_cells_only(
+    kinds: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = ("cpu", "cuda", "cuda-shared")
+    each = [kinds[0].model_copy(update={"device": device}) for device in devices]
+    before = keys(each)
+    other = tmp_path / "main.py"
+    other.write_bytes(bundle.SHARED_GPU_MAIN.read_bytes() + b"\n")
+    monkeypatch.setattr(bundle, "SHARED_GPU_MAIN", other)
+    after = keys(each)
+    assert [cell.device for cell in each if before[cell.id] != after[cell.id]] == ["cuda-shared"]

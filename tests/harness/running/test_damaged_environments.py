@@ -13,7 +13,8 @@ from tests.harness import made_environment
 from tests.harness.made_environment import LOCK, replace, site
 from tests.harness.observations import RAISED, observed, record
 from trl_compat import advisories
-from trl_compat.cells.outcomes import Launch, Observation, Outcome
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.files import project

@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = build.ensure("trl-1.16.0", Stack.model_validate(STACK))
     shared, own = cache.root(), tmp_path / "cache"
     environment = own / "environments" / f"fake-stack-{made.lock.sha256[:12]}"
-    ignored = shutil.ignore_patterns("bytecode", "extensions", build.IN_USE)
+    ignored = shutil.ignore_patterns("bytecode", "pycache", "extensions", build.IN_USE)
     shutil.copytree(made.folder, environment, symlinks=True, copy_function=link, ignore=ignored)
     for name in ("locks", "wheels"):
         shutil.copytree(shared / name, own / name, copy_function=link)

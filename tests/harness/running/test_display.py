@@ -14,8 +14,10 @@ from tests.harness.conftest import ROOT
 from tests.harness.made_results import cell, document
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells.expectations import Expectation
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Verdict
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
+from trl_compat.cells.verdict import Verdict
 from trl_compat.results import CellResult
 from trl_compat.running import display
 from trl_compat.running.display import NORMAL, QUIET, VERBOSE, Display
@@ -52,7 +54,9 @@ def shown(
         verbosity=verbosity,
         console=console,
     )
-    report: Any = SimpleNamespace(when="call", failed=False, user_properties=[("cell", CELL.id)])
+    report: Any = SimpleNamespace(
+        when="call", failed=False, user_properties=[("cell", CELL.id)], longrepr=None
+    )
     with display:
         display.pytest_runtest_logstart(f"x.py::{CELL.id}@s", None)
         display.pytest_runtest_logreport(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,15 +14,18 @@ import pytest
 from tests.harness.observations import RAISED, observed, record
 from tests.harness.recorded_runs import OLD, as_expected, keep, outcomes, read_by, run
 from trl_compat import advisories, results
-from trl_compat.cells.outcomes import Launch, Observation, Outcome
+from trl_compat.cells.observation import Launch, Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection
+from trl_compat.cells.verdict import Verdict
 from trl_compat.cli.matrix import conduct
 from trl_compat.errors import EXIT_HARNESS, EXIT_INTERRUPTED, BadInput, HarnessError
 from trl_compat.files import project
 from trl_compat.running import display, matrix_run
 from trl_compat.running.campaign import Campaign, RunSpec
+from trl_compat.running.store import CellRecord
 from trl_compat.stacks import matrix
-from trl_compat.stacks.environments import build, locks
+from trl_compat.stacks.environments import locks
 
 
 def test_a_run_as_expected_exits_with_0(
@@ -92,9 +96,9 @@ class Broken:
 
 
 def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
-    locked = SimpleNamespace(lock=SimpleNamespace(sha256="lock", packages={}))
+    lock = SimpleNamespace(sha256="lock", packages={})
+    locked = SimpleNamespace(lock=lock, wrong=lambda depth: "")
     monkeypatch.setattr(Campaign, "_ready", lambda *_: locked)
-    monkeypatch.setattr(build, "wrong_with", lambda *_: "")
 
     def engine(order: RunSpec, todo: list[Cell], *_: Any) -> bool:
         for cell in todo:
@@ -172,6 +176,32 @@ def test_every_file_of_the_project_is_read_once(
     run(where, monkeypatch, as_expected)
     assert set(read) > {"matrix.yaml", "saving.yaml"}
     assert set(read.values()) == {1}
+
+
+def test_a_run_in_which_every_cell_is_known_reads_each_record_once(
+    where: project.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(where, monkeypatch, as_expected)
+    parsed: Counter[str] = Counter()
+    judged: Counter[str] = Counter()
+    parse, verdict = CellRecord.model_validate_json, Campaign.verdict
+
+    def counted(data: bytes) -> CellRecord:
+        found = parse(data)
+        parsed[found.cell_id] += 1
+        return found
+
+    def counting(self: Campaign, cell: Cell, record: CellRecord) -> Verdict:
+        judged[cell.id] += cell.is_control
+        return verdict(self, cell, record)
+
+    monkeypatch.setattr(CellRecord, "model_validate_json", counted)
+    monkeypatch.setattr(Campaign, "verdict", counting)
+    run(where, monkeypatch, as_expected)
+    assert parsed
+    assert set(parsed.values()) == {1}
+    # Once for itself in each part of the run, and once there for all whom it vouches for.
+    assert max(judged.values()) <= 4
 
 
 def test_a_run_is_handed_back_and_nothing_but_its_state_is_written(

@@ -15,9 +15,11 @@ import pytest
 
 from tests.harness.observations import SEEN, observed, record
 from tests.harness.recorded_runs import as_expected, keep, outcomes, run
-from trl_compat.cells.outcomes import Observation, Outcome, Verdict, decide
+from trl_compat.cells.observation import Observation
+from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
 from trl_compat.cells.rank_records import RaisedError, RankRecord
+from trl_compat.cells.verdict import Verdict, decide
 from trl_compat.errors import HarnessError
 from trl_compat.files import project
 from trl_compat.machine.untrusted import Folder

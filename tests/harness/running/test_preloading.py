@@ -14,7 +14,7 @@ import pytest
 from tests.harness.conftest import ROOT
 from trl_compat import advisories
 from trl_compat.cells.fingerprint import differences, fingerprint
-from trl_compat.cells.outcomes import Launch
+from trl_compat.cells.observation import Launch
 from trl_compat.cells.plan import Cell, Selection, plan
 from trl_compat.files import project
 from trl_compat.running.campaign import Campaign, RunSpec

@@ -10,7 +10,8 @@ import pytest
 
 from tests.harness.conftest import ROOT
 from tests.harness.ranks import AMPLE, LIMITS, READABLE, judge, living, observe, outcome
-from trl_compat.cells.outcomes import Launch, Outcome, Stop
+from trl_compat.cells.observation import Launch, Stop
+from trl_compat.cells.outcome import Outcome
 from trl_compat.running.execution.runner import StackRunner
 from trl_compat.runtime import confine
 from trl_compat.stacks import matrix
@@ -33,6 +34,7 @@ def runner() -> Iterator[StackRunner]:
 
 FAKES_AND_WHAT_THEY_ARE = [
     ("passes", Outcome.PASS, ""),
+    ("loads_a_model", Outcome.PASS, ""),
     ("vacuous", Outcome.VACUOUS, "no rank registered an assertion"),
     ("hangs_in_a_collective", Outcome.HANG, "rank 1 diverged first"),
     ("hangs_in_c_holding_the_gil", Outcome.HANG, "rank 1 diverged first"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.conftest import HARNESS, ROOT
-from trl_compat.cells.outcomes import Observation
+from trl_compat.cells.observation import Observation
 from trl_compat.running.execution.runner import StackRunner
 from trl_compat.running.execution.watch import Limits
 from trl_compat.runtime.spec import CellSpec

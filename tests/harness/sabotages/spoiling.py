@@ -27,6 +27,17 @@ def upon(owner: Any, name: str, spoil: Callable[..., object]) -> None:
     replace(owner, name, function_then_spoil)
 
 
+def before_the_loss(trainer: Any, spoil: Callable[[Any], object]) -> None:
+    """Before a trainer computes its loss, ``spoil`` is called with the batch."""
+    compute = trainer.compute_loss
+
+    def spoil_then_compute(model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        spoil(inputs)
+        return compute(model, inputs, *args, **options)
+
+    trainer.compute_loss = spoil_then_compute
+
+
 def in_place_of_helper(module: str = "trl.models.utils") -> Callable[[Unwrap], None]:
     """Installs a generator as ``unwrap_model_for_generation``; it is given the original first.
 

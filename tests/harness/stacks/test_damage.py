@@ -36,7 +36,7 @@ def look(folder: Path, depth: Depth) -> str:
 def test_what_is_as_it_was_made_is_sound(folder: Path) -> None:
     (site(folder) / "trl" / "__pycache__").mkdir()
     (site(folder) / "trl" / "__pycache__" / "trainer.pyc").write_bytes(b"compiled")
-    (folder / "bytecode").mkdir()
+    (folder / "pycache").mkdir()
     assert look(folder, Depth.CONTENTS) == ""
 
 

@@ -311,9 +311,6 @@ HEADS = {
 @pytest.mark.parametrize("name", readers())
 @settings(
     max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
@@ -327,9 +324,6 @@ def test_every_reader_answers_or_refuses(tmp_path: Path, name: str, data: st.Dat
 @pytest.mark.parametrize("name", WRITERS)
 @settings(
     max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

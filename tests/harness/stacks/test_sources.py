@@ -13,7 +13,7 @@ import pytest
 
 from trl_compat.advisories import Catalogue
 from trl_compat.cells.expectations import expect
-from trl_compat.cells.outcomes import Outcome
+from trl_compat.cells.outcome import Outcome
 from trl_compat.errors import BadInput
 from trl_compat.stacks import sources
 

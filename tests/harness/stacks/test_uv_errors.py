@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from trl_compat.errors import BadInput, HarnessError
-from trl_compat.stacks.environments import NoWheel, Unavailable, Unresolvable, WrongFile, uv_errors
+from trl_compat.stacks.environments import (
+    NoSolution,
+    NoWheel,
+    Unavailable,
+    Unresolvable,
+    WrongFile,
+    uv_errors,
+)
 from trl_compat.stacks.environments.uv import uv
 
 COMPILE = ["pip", "compile", "-", "--no-deps"]
@@ -74,7 +81,7 @@ PANIC = "thread 'main2' panicked at crates/uv/src/lib.rs:1\ncalled `Option::unwr
 @pytest.mark.parametrize(
     ("status", "stderr", "kind", "said"),
     [
-        (1, CONFLICT, Unresolvable, "Because trl==0.12.2 depends on transformers"),
+        (1, CONFLICT, NoSolution, "Because trl==0.12.2 depends on transformers"),
         (1, NO_WHEEL, NoWheel, "sly==1.0 has no usable wheels"),
         (2, UNREACHED, Unavailable, "Connection refused"),
         (1, NOT_THERE, Unavailable, "404 Not Found"),

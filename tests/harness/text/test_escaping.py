@@ -35,7 +35,7 @@ ANYTHING = st.text(max_size=60) | st.lists(
 
 
 @given(text=ANYTHING)
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=400)
 def test_a_line_for_a_terminal_is_one_line_of_what_can_be_seen(text: str) -> None:
     safe = terminal.line(text)
     assert len(safe.splitlines()) <= 1
@@ -55,7 +55,7 @@ def test_what_is_hidden_is_shown() -> None:
 
 
 @given(text=ANYTHING)
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=400)
 def test_a_cell_of_a_markdown_table_stays_one(text: str) -> None:
     for safe in (markdown.inline(text), markdown.code(text), markdown.paragraph(text)):
         assert "\n" not in safe
@@ -81,7 +81,7 @@ def test_markdown_shows_what_it_was_given() -> None:
 
 
 @given(text=ANYTHING, title=ANYTHING, place=ANYTHING)
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300)
 def test_an_annotation_is_one_workflow_command(text: str, title: str, place: str) -> None:
     finding = Finding("r", title, text, "error", "", place or "x", 3)
     said = workflow_commands.render([finding], [text])
@@ -95,7 +95,7 @@ def test_an_annotation_is_one_workflow_command(text: str, title: str, place: str
 
 
 @given(place=st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=40))
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 def test_a_uri_is_relative_and_ascii(place: str) -> None:
     made = uri.reference(place)
     assert re.fullmatch(r"(?:[\w.~/-]|%[0-9A-F]{2})*", made, re.ASCII)

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import trl_compat
+from trl_compat.machine.gpus import SHARED
 from trl_compat.running.execution import importable
 
 SOURCE = Path(trl_compat.__file__).parent
+MAIN = "rank_main.py"
 PARTS = ("runtime", "fixes")
 RANK_MAIN = """\
 import sys
@@ -32,6 +34,10 @@ serve()
 """
 
 
+# The main of ranks that share a GPU: only their cells have it, and no other's result depends on it.
+SHARED_GPU_MAIN = SOURCE / "machine" / "shared_gpu_main.py"
+
+
 def contents() -> dict[str, bytes]:
     """Every file of the bundle by its path in it; what is made and what is digested are these."""
     files = [SOURCE / "__init__.py"]
@@ -45,7 +51,7 @@ def contents() -> dict[str, bytes]:
     }
     return {
         **found,
-        "rank_main.py": RANK_MAIN.encode(),
+        MAIN: RANK_MAIN.encode(),
         "preload_main.py": PRELOAD_MAIN.encode(),
     }
 
@@ -65,6 +71,18 @@ def make(folder: Path) -> Path:
             path.rename(folder / path.name)
         draft.rmdir()
     return folder
+
+
+def more(device: str) -> str:
+    """The digest of what cells of a device have beside the bundle; empty if they have nothing."""
+    if device != SHARED:
+        return ""
+    return hashlib.sha256(SHARED_GPU_MAIN.read_bytes()).hexdigest()
+
+
+def share_gpu(folder: Path) -> None:
+    """Lets the ranks of a bundle be started on one GPU."""
+    (folder / MAIN).write_bytes(SHARED_GPU_MAIN.read_bytes())
 
 
 def digest(files: Mapping[str, bytes], reproduction: bytes, entry: str | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trl_compat.machine import isolation, processes
 from trl_compat.runtime import offline
-from trl_compat.stacks.environments.build import Environment
+from trl_compat.stacks.providing import Environment
 
 # What a driver or a loader of the machine needs to be found; no secret is ever kept in these.
 PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TZ", "SYSTEMROOT")

@@ -1,7 +1,7 @@
 """Running cells of one stack: preloaded ranks by default, plain ``torchrun`` for confirmation.
 
 A :class:`StackRunner` owns the processes of one stack.  After each run none of its processes is
-alive, and the run returns an :class:`~trl_compat.cells.outcomes.Observation`; it is judged
+alive, and the run returns an :class:`~trl_compat.cells.observation.Observation`; it is judged
 elsewhere.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import select
@@ -19,11 +20,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from trl_compat.cells import hangs
-from trl_compat.cells.outcomes import Launch, Observation, Outcome, Stop
+from trl_compat.cells.observation import Launch, Observation, Stop
+from trl_compat.cells.outcome import Outcome
 from trl_compat.machine import isolation, processes
 from trl_compat.results import now
 from trl_compat.running.execution import bundle, cell_environment, rank_files
@@ -31,12 +32,14 @@ from trl_compat.running.execution.watch import Limits, Watch
 from trl_compat.runtime.launch import torchrun_command
 from trl_compat.runtime.plain import text
 from trl_compat.runtime.spec import CellSpec
-from trl_compat.stacks.environments import cache
-from trl_compat.stacks.environments.build import Environment
+from trl_compat.stacks.environments import bytecode, cache
+from trl_compat.stacks.providing import Environment
 
 IMPORT_LIMIT = 300.0
 GRACE = 10.0
 LOOK_EVERY = 0.25
+# Says what a parent imports; another list needs other bytecode.
+IMPORTS = "trl_compat/runtime/preload.py"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,7 @@ class StackRunner:
         readable: what cells read beside it: reproductions and models.
         gpus: the GPUs that its ranks share out, one each; none means CPU ranks.
         preload: whether ranks are forked from a parent that has done the imports.
+        share_gpu: the ranks of a cell share one GPU.
 
     Attributes:
         home: that of the cell that runs, or ran last.
@@ -75,6 +79,7 @@ class StackRunner:
         readable: Sequence[Path],
         gpus: tuple[str, ...] = (),
         preload: bool = True,
+        share_gpu: bool = False,
     ) -> None:
         self.environment = environment
         self._scratch = Path(tempfile.mkdtemp(prefix="trl-compat-"))
@@ -93,6 +98,9 @@ class StackRunner:
         self._gpus = gpus
         self._env = cell_environment.build(environment, self.home, gpus=gpus, run_id=self.run_id)
         self._not_preloaded = "" if sys.platform == "linux" else "ranks are forked on Linux only"
+        if share_gpu:
+            bundle.share_gpu(self._bundle)
+            self._not_preloaded = "ranks that share a GPU are not forked"
         self._preload = preload and not self._not_preloaded
         self._parent: processes.Contained | None = None
         self._unread = b""
@@ -100,12 +108,7 @@ class StackRunner:
     def __enter__(self) -> StackRunner:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -120,6 +123,11 @@ class StackRunner:
     def folder(self, name: str) -> Path:
         """A fresh scratch folder for one run."""
         return Path(tempfile.mkdtemp(prefix=f"{name[:60]}-", dir=self._work))
+
+    def start(self) -> str:
+        """Does all that comes before the first cell; why its ranks cannot be forked, if so."""
+        self._provide_bytecode()
+        return "" if self._preload and self._ensure_parent() else self._not_preloaded
 
     def _make_home(self) -> None:
         """A new home, at the same place, for each cell; what the last one left is put aside."""
@@ -142,7 +150,7 @@ class StackRunner:
         spec.write(spec_file)
         started_at = now()
         not_preloaded = ""
-        self._compile()
+        self._provide_bytecode()
         if launch is Launch.PRELOADED and not (self._preload and self._ensure_parent()):
             launch, not_preloaded = Launch.TORCHRUN, self._not_preloaded
         self._make_home()
@@ -253,45 +261,45 @@ class StackRunner:
 
     def _ensure_parent(self) -> bool:
         """Starts the parent with the imports done; False if this stack cannot be preloaded."""
-        if self._parent is not None and self._parent.process.poll() is None:
-            return True
-        ready = self._start_parent()
-        if ready is not None and not ready["unsafe"]:
-            return True
-        self._not_preloaded = ready["unsafe"] if ready else self._last_words()
-        self._end_parent()
-        self._preload = False
-        return False
+        if self._parent is None or self._parent.process.poll() is not None:
+            self._judge_parent(self._start_parent())
+        return self._preload
 
-    def _compile(self) -> None:
-        """Has the stack's bytecode written by its imports, once and before any cell; none may."""
+    def _judge_parent(self, ready: dict[str, Any] | None) -> None:
+        """Keeps a parent that can be forked from, else says why not; by what it has answered."""
+        if self._preload and (ready is None or ready["unsafe"]):
+            self._not_preloaded = str(ready["unsafe"]) if ready else self._last_words()
+            self._preload = False
+        if not self._preload:
+            self._end_parent()
+
+    def _provide_bytecode(self) -> None:
+        """Has all that the stack's imports need compiled, once and before any cell; no cell can."""
         folder = self.environment.bytecode
-        done = folder.with_name("bytecode.complete")
+        done = folder.with_name("pycache.complete")
+        imports = hashlib.sha256((self._bundle / IMPORTS).read_bytes()).hexdigest()
         with cache.lock_file(folder):
-            if not done.is_file():
-                shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed, perhaps
-                folder.mkdir()
-                self._start_parent(writable=(folder,))
-                self._end_parent()
-                done.touch()
+            if done.is_file() and done.read_text(encoding="ascii") == imports:
+                return
+            bytecode.prepare(self.environment)
+            ready = self._start_parent()
+            if ready is not None:
+                bytecode.add(self.environment, ready["uncompiled"])
+            done.write_text(imports, encoding="ascii")
+        self._judge_parent(ready)
 
-    def _start_parent(self, writable: tuple[Path, ...] = ()) -> dict[str, Any] | None:
+    def _start_parent(self) -> dict[str, Any] | None:
         """Starts a parent; what it says when its imports are done, None if they come to no end."""
         self._end_parent()
         self._unread = b""
-        env = {**self._env}
-        if self.environment.bytecode in writable:
-            del env["PYTHONDONTWRITEBYTECODE"]
         self._parent = processes.spawn(
             [str(self.environment.python), str(self._bundle / "preload_main.py")],
-            env=env,
+            env=self._env,
             cwd=self._work,
             stderr=self._scratch / "preload.log",
             pipes=True,
             reach=isolation.Reach(
-                (*self._readable, self.environment.bytecode),
-                (self._work, *writable),
-                bool(self._gpus),
+                (*self._readable, self.environment.bytecode), (self._work,), bool(self._gpus)
             ),
         )
         return self._answer(IMPORT_LIMIT)

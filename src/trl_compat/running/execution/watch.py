@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from trl_compat.cells.outcomes import Stop
+from trl_compat.cells.observation import Stop
 from trl_compat.cells.rank_records import Collectives
 from trl_compat.machine import disk, processes
 from trl_compat.machine.untrusted import Folder

@@ -11,6 +11,10 @@ class Unresolvable(EnvironmentFailed):
     """There is no such stack: the resolver, or a package's own build, refuses."""
 
 
+class NoSolution(Unresolvable):
+    """The resolver has found that the requirements contradict one another, or name no release."""
+
+
 class NoWheel(Unresolvable):
     """A package has no wheel that fits, and uv was told to build nothing.
 

@@ -38,7 +38,7 @@ class Environment:
     Attributes:
         python: its interpreter.
         lock: what is in it.
-        bytecode: a folder for its compiled Python modules.
+        bytecode: a folder for its compiled Python modules, links to those in the cache.
         made: what it was when it was made.
         instance: tells it from another one that was made from the same lock at the same place.
     """
@@ -53,6 +53,29 @@ class Environment:
     def folder(self) -> Path:
         """All of it."""
         return self.python.parents[1]
+
+    @property
+    def sites(self) -> tuple[Path, ...]:
+        """The folders that packages are in."""
+        return tuple(sorted(self.folder.glob("lib/python*/site-packages")))
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """What cells read of it elsewhere: nothing."""
+        return ()
+
+    @property
+    def mend(self) -> str:
+        """What to do when it is damaged."""
+        return "run the same command again to rebuild it"
+
+    def genuine(self, site: Path, hashes: dict[str, str]) -> dict[str, str]:
+        """All of them: an environment of ours is compared with them before it is used."""
+        return hashes
+
+    def wrong(self, depth: Depth) -> str:
+        """See :func:`wrong_with`."""
+        return wrong_with(self, depth)
 
 
 def ensure(name: str, stack: Stack) -> Environment:
@@ -106,7 +129,7 @@ def _at(folder: Path, lock: locks.Lock) -> Environment | None:
     except (OSError, UnicodeDecodeError):
         return None
     made = damage.noted(folder) or Made(_pins(lock))
-    return Environment(folder / "bin" / "python", lock, folder / "bytecode", made, instance)
+    return Environment(folder / "bin" / "python", lock, folder / "pycache", made, instance)
 
 
 def _instance(folder: Path) -> str:
@@ -129,11 +152,12 @@ _in_use: dict[Path, int] = {}
 
 
 def _use(folder: Path) -> None:
-    """Lets other runs know that this process uses an environment, until it ends."""
+    """Lets other runs know that this process uses an environment, and since when."""
     if folder not in _in_use:
         descriptor = os.open(folder / IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_SH)
+        os.utime(descriptor)
         _in_use[folder] = descriptor
 
 

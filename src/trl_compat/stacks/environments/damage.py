@@ -173,6 +173,12 @@ def _dist_infos(folder: Path) -> Iterator[tuple[str, str, str, str]]:
                 yield site, entry.path, str(canonicalize_name(name)), version
 
 
+def dist_infos(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Canonical name, version and dist-info folder of each distribution."""
+    for _, path, name, version in _dist_infos(folder):
+        yield name, version, path
+
+
 def distributions(folder: Path) -> set[str]:
     """``name==version`` of what is installed; what has no METADATA is not."""
     return {

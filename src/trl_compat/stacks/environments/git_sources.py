@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from trl_compat.errors import BadInput
@@ -67,6 +68,66 @@ def checkout(url: str, commit: str, folder: Path) -> None:
     _git("-C", str(folder), "remote", "set-url", "origin", url)
 
 
+def seed(url: str, clone: Path) -> None:
+    """Takes the branches and tags of a clone on this machine, so that nothing has to be fetched.
+
+    They are kept apart from those of the repository itself: a clone may have tags of its own.
+
+    Raises:
+        BadInput: it is no clone that can be read.
+    """
+    repository = _repository(url)
+    with cache.lock_file(repository):
+        _begin(repository)
+        refs = ["+refs/heads/*:refs/clone/heads/*", "+refs/tags/*:refs/clone/tags/*"]
+        fetch = ["fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules"]
+        try:
+            _git("-C", str(repository), *fetch, str(clone.resolve()), *refs)
+        except Unavailable as error:
+            raise BadInput(f"{clone}: not a clone that can be read ({error})") from None
+
+
+def tag(url: str, names: Sequence[str]) -> str | None:
+    """The commit of the first of some tags that the kept repository has; a clone's count too.
+
+    Raises:
+        Unavailable: the repository was never fetched, and cannot be reached.
+    """
+    repository = _repository(url)
+    with cache.lock_file(repository):
+        for attempt in range(2):
+            for name in names:
+                for ref in (f"refs/clone/tags/{name}", f"refs/tags/{name}"):
+                    if found := _read(
+                        repository, "rev-parse", "--quiet", "--verify", f"{ref}^{{}}"
+                    ):
+                        return found.strip()
+            if attempt == 0:
+                _begin(repository)
+                refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+                fetch = ["fetch", "--quiet", "--force", "--no-recurse-submodules"]
+                _git("-C", str(repository), *fetch, url, *refs)
+    return None
+
+
+def read(url: str, *arguments: str) -> str:
+    """What a reading git command prints in the kept repository; empty if it fails."""
+    return _read(_repository(url), *arguments)
+
+
+def _read(repository: Path, *arguments: str) -> str:
+    command = [_program(), *SAFE, "-C", str(repository), *arguments]
+    done = commands.run(command, env={**os.environ, **ENVIRONMENT})
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _begin(repository: Path) -> None:
+    if not (repository / "complete").is_file():
+        shutil.rmtree(repository, ignore_errors=True)
+        _git("init", "--bare", "--quiet", str(repository))
+        (repository / "complete").touch()
+
+
 def _repository(url: str) -> Path:
     name = re.sub(r"[^\w.-]", "-", url.rstrip("/").removesuffix(".git").rpartition("/")[2])
     digest = hashlib.sha256(url.encode()).hexdigest()[:12]
@@ -85,10 +146,7 @@ def _found(repository: Path, url: str, commit: str) -> str:
 
 
 def _fetched(repository: Path, url: str, commit: str) -> str:
-    if not (repository / "complete").is_file():
-        shutil.rmtree(repository, ignore_errors=True)
-        _git("init", "--bare", "--quiet", str(repository))
-        (repository / "complete").touch()
+    _begin(repository)
     at = ["-C", str(repository)]
     if (known := _name(at, commit)) is None:
         refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]

@@ -7,6 +7,7 @@ package, or the commit.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from trl_compat.shipped import releases
 from trl_compat.stacks.environments import NoWheel, Unresolvable, git_sources, sdists, source_build
 from trl_compat.stacks.environments.interpreters import Interpreter
 from trl_compat.stacks.environments.lock_text import entries, packages_of
@@ -133,6 +135,28 @@ class Resolution:
             for name, (source, _) in self._built.items()
         }
         return "".join(sources.get(entry.name, entry.text) for entry in entries(text))
+
+
+def check(requirements: Sequence[str], as_of: datetime.date, interpreter: Interpreter) -> None:
+    """Asks the resolver about all of a stack that needs no build: quick, and most of the answer.
+
+    Raises:
+        Unresolvable: there is no such stack.
+        Unavailable: the index cannot be reached.
+    """
+    lines = [line for line in requirements if not Requirement(line).url]
+    with contextlib.suppress(NoWheel):  # what has to be built is not asked now
+        rest = [line for line in lines if _name(line) not in KNOWN]
+        compile_requirements(rest, as_of, interpreter, ONLY_WHEELS)
+    if built := [line for line in lines if _name(line) in KNOWN and not _listed(line, as_of)]:
+        compile_requirements(built, as_of, interpreter, ["--no-deps"])
+
+
+def _listed(line: str, as_of: datetime.date) -> bool:
+    """Whether the shipped list has the release that a line pins, as of a day."""
+    pinned = re.fullmatch(r"([\w-]+)==([^,\s]+)", line)
+    day = releases.known().dates.get(pinned[1], {}).get(pinned[2]) if pinned else None
+    return day is not None and datetime.date.fromisoformat(day) <= as_of
 
 
 def torch_build(version: str, as_of: datetime.date, interpreter: Interpreter) -> str:

@@ -83,6 +83,12 @@ def index_urls(environ: Mapping[str, str]) -> list[str]:
     return [re.sub(r"^[\w.-]+=(?=\w+://)", "", word) for word in words if "://" in word]
 
 
+def link_mode(environ: Mapping[str, str]) -> str:
+    """How uv installs files by its configuration files; empty if they say nothing."""
+    told = [data["link-mode"] for data in _uv_files(environ) if data.get("link-mode")]
+    return str(told[-1]) if told else ""
+
+
 def _absolute(value: str) -> str:
     return value if "://" in value else str(Path(value).expanduser().resolve())
 

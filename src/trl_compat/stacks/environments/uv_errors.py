@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from trl_compat.errors import BadInput, HarnessError
 from trl_compat.stacks.environments import (
     EnvironmentFailed,
+    NoSolution,
     NoWheel,
     Unavailable,
     Unresolvable,
@@ -46,9 +47,11 @@ WHEEL_REQUIRED = re.compile(
     r"Wheels are required for `(?P<hint>[^`]+)`"
     r"|Building source distributions for `(?P<url>[^`]+)` is disabled"
 )
-OF_THE_PACKAGES = re.compile(
+NO_SOLUTION = re.compile(
     r"No solution found when resolving|Because .+ we can conclude|not found in the package registry"
-    r"|Failed to (?:build|extract|read|parse|download(?: and build)?) (?:metadata|archive|wheel|`)"
+)
+OF_THE_PACKAGES = re.compile(
+    r"Failed to (?:build|extract|read|parse|download(?: and build)?) (?:metadata|archive|wheel|`)"
     r"|(?:wheel|metadata|RECORD file|zip file)\b.* (?:is )?(?:invalid|corrupt|malformed)"
     r"|not a valid wheel"
 )
@@ -94,6 +97,8 @@ def failure(
         return NoWheel((required["hint"] or required["url"]).split()[0], line)
     if out_of_reach:
         return Unavailable(line)
+    if NO_SOLUTION.search(said):
+        return NoSolution(line)
     if OF_THE_PACKAGES.search(said):
         return Unresolvable(line)
     return HarnessError(f"uv failed with exit status {status}: {line}; {again}")

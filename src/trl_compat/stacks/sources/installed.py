@@ -26,8 +26,11 @@ from trl_compat.stacks.sources.source import Pins, Source
 ASK = "import json, sys; print(json.dumps(['%d.%d.%d' % sys.version_info[:3], sys.path]))"
 
 
-def installed(python: Path | None = None) -> Source:
+def installed(python: Path | None = None, required: str | None = "trl") -> Source:
     """The environment of an interpreter; of this one if none is named.
+
+    Args:
+        required: the package without which it is of no interest; None for any environment.
 
     Raises:
         BadInput: the interpreter cannot be asked, there is no TRL, or TRL is of no known version.
@@ -44,12 +47,12 @@ def installed(python: Path | None = None) -> Source:
         if package and package not in seen:
             seen.add(package)
             _package(package, distribution, pins)
-    return pins.source("environment", python=version)
+    return pins.source("environment", python=version, required=required)
 
 
 def _ask(python: Path) -> tuple[str, list[str]]:
     try:
-        done = commands.run([str(python), "-I", "-c", ASK], limit=20)
+        done = commands.run([str(python), "-I", "-B", "-c", ASK], limit=20)
         done.check_returncode()
         # What is installed there may print something of its own before.
         version, path = json.loads(done.stdout.strip().rpartition("\n")[2])

@@ -1,0 +1,99 @@
+"""How a failure appears: what it raises and where, or which values give a silent fault away."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import field_validator, model_validator
+
+from trl_compat.advisories import patterns
+from trl_compat.files.models import FrozenModel
+
+# What a reproduction raises where nothing upstream does.
+POST_CONDITION = "PostConditionFailed"
+
+
+class Symptom(FrozenModel):
+    """How it appears: exception type, message (regex, searched) and raising place (glob).
+
+    The regular expression is one of :mod:`.patterns`: without look-around.
+    ``where`` is ``file:function`` of the innermost frame that is not an attribute look-up, or
+    ``check:name`` for a post-condition of the reproduction.  ``through`` must match any frame.
+
+    A silent fault raises nothing: it ``violates`` an invariant, and ``measured`` tells by which
+    values it is recognized: a pair is the smallest and the largest number, a text is a regular
+    expression that the value must match as a whole.
+    """
+
+    exception: str = POST_CONDITION
+    message: str = ""
+    where: str = ""
+    through: str | None = None
+    violates: str | None = None
+    measured: dict[str, tuple[float, float] | str] = {}
+
+    @model_validator(mode="after")
+    def _appears(self) -> Symptom:
+        if self.violates is None:
+            if self.measured:
+                raise ValueError("'measured' belongs to a symptom that violates an invariant")
+            if not (self.message and self.where):
+                raise ValueError("give message and where, or 'violates: <invariant>'")
+        elif self.message or self.where or self.exception != POST_CONDITION:
+            raise ValueError("what violates an invariant raises nothing: give 'measured' alone")
+        elif not self.measured:
+            raise ValueError("'measured': give the values by which the fault is recognized")
+        return self
+
+    @field_validator("message")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            patterns.compiled(value)
+        except patterns.NoPattern as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+        return value
+
+    def matches(self, error: Mapping[str, Any], measured: Mapping[str, Any] | None = None) -> bool:
+        """Whether a recorded exception (see ``trl_compat.runtime.signature``) is this symptom.
+
+        Args:
+            measured: the values that the cell has measured.
+        """
+        if error["exception"] != self.exception:
+            return False
+        if self.violates is not None:
+            right_place = error["where"] == f"check:{self.violates}"
+            return right_place and self._recognized(measured or {})
+        if not patterns.compiled(self.message)(error["message"]):
+            return False
+        return fnmatch.fnmatchcase(error["where"], self.where) and self._went_through(error)
+
+    def _recognized(self, measured: Mapping[str, Any]) -> bool:
+        for name, wanted in self.measured.items():
+            value = measured.get(name)
+            if isinstance(wanted, str):
+                if value is None or not re.fullmatch(wanted, str(value)):
+                    return False
+            elif not isinstance(value, int | float) or not wanted[0] <= value <= wanted[1]:
+                return False
+        return True
+
+    def is_place_of(self, error: Mapping[str, Any]) -> bool:
+        """Whether a recorded exception comes from this symptom's place, whatever it says.
+
+        Where the symptom says by which way it comes, that way is the place: releases move the line
+        that raises, seldom the one that is to blame.
+        """
+        if self.violates is not None:
+            return bool(error["where"] == f"check:{self.violates}")
+        if self.through is not None:
+            return self._went_through(error)
+        return fnmatch.fnmatchcase(error["where"], self.where)
+
+    def _went_through(self, error: Mapping[str, Any]) -> bool:
+        frames = (f"{frame['file']}:{frame['function']}" for frame in error["frames"])
+        return self.through is None or any(fnmatch.fnmatchcase(f, self.through) for f in frames)

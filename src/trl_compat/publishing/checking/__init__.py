@@ -1,0 +1,1 @@
+"""The ranges of the advisories against what was executed: contradictions, edges, edits."""

@@ -1,0 +1,16 @@
+"""Sabotages of settings: the largest gradient norm is another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .declaration import breaks
+from .spoiling import upon
+
+
+@breaks("settings", within="measuring.judged", variant="sft-ddp-clipping", stack="newest")
+def the_norm_is_another(rank: Any, reproduction: Any) -> None:
+    def other(trainer: Any, *_: Any) -> None:
+        trainer.args.max_grad_norm = 0.02
+
+    upon(reproduction.sft, "trainer", other)
