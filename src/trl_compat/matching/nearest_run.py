@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -97,7 +98,8 @@ def _steps(source: Source, run: Run, package: str) -> float:
     ours, other = sorted((Version(version.public), Version(theirs)))
     if ours == other:
         return 0.0
-    return max(1, sum(ours < v <= other for v in known)) / max(1, len(known))
+    between = bisect_right(known, other) - bisect_right(known, ours)
+    return max(1, between) / max(1, len(known))
 
 
 def _differences(source: Source, run: Run) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -204,26 +203,25 @@ def test_several_files_are_looked_at_one_by_one(tmp_path: Path) -> None:
     assert names == ["requirements.txt", "new.txt"]
 
 
-def test_it_takes_less_than_half_a_second_and_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_it_does_little_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    """Calls are counted, as seconds depend on the machine: a million take about half a second."""
     (tmp_path / "requirements.txt").write_text(OLD)
     code = (
-        "import sys; sys.argv = ['trl-compat', 'doctor', 'requirements.txt']\n"
+        "import cProfile, pstats, sys; sys.argv = ['trl-compat', 'doctor', 'requirements.txt']\n"
+        "profile = cProfile.Profile()\n"
+        "profile.enable()\n"
         "from trl_compat.cli import main\n"
         "try: main()\n"
-        "finally: print(' '.join(sys.modules), file=sys.stderr)\n"
+        "finally:\n"
+        "    profile.disable()\n"
+        "    print(pstats.Stats(profile).total_calls, ' '.join(sys.modules), file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", code]
-    best = 9.0
-    for _ in range(3):
-        # Processor time: what a machine does besides is not doctor's, and doctor waits for nothing.
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        best = min(best, spent)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
-    assert not {"torch", "pydantic", "rich", "pytest", "jinja2"} & set(done.stderr.split())
-    assert best < 0.5
+    calls, *imported = done.stderr.split()
+    assert not {"torch", "pydantic", "rich", "pytest", "jinja2"} & set(imported)
+    assert int(calls) < 1_500_000
 
 
 ACCELERATE = """
