@@ -204,9 +204,21 @@ class Safety:
                 continue
             key = (name, *(was[p] for p in packages), *(then[p] for p in packages))
             if key not in self._news:
-                self._news[key] = _said(name, self.matches(name, before), self._cases(name, after))
+                self._news[key] = _said(
+                    name, self._had(name, before, after), self._cases(name, after)
+                )
             if said := self._news[key]:
                 yield Problem(said, name)
+
+    def _had(self, name: str, before: State, after: State) -> Sequence[Open]:
+        """Where a failure shows before a change, for certain as after it.
+
+        A commit that is exchanged for a release gets the benefit of the doubt: it may have had what
+        the release has.
+        """
+        exchanged = after.keys() - before.keys()
+        perhaps = [m for m in self.matches(name, before) if m.unknown and exchanged >= {*m.unknown}]
+        return [*self._cases(name, before), *perhaps]
 
     def _cases(self, name: str, state: State) -> Sequence[Open]:
         """Where a failure shows for certain, whatever the versions that are not known.
