@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from trl_compat.doctor import assumptions, known_setup
 from trl_compat.doctor.known_setup import KnownSetup
@@ -64,9 +65,9 @@ class Diagnosis:
         when: the open conditions as clauses, any of which is enough; empty if nothing is open.
         uses: of several things that were named, those that it needs, in words.
         sees: what the user would see.
-        actions: what to do, the best first.
         not_fixes: what is recommended somewhere and does not help, with the reason.
         seen: where and when it was really seen.
+        advise: finds out what to do.
     """
 
     record: CompiledAdvisory
@@ -75,9 +76,14 @@ class Diagnosis:
     when: tuple[str, ...]
     uses: tuple[str, ...]
     sees: str
-    actions: tuple[Action, ...]
     not_fixes: tuple[str, ...]
     seen: str
+    advise: Callable[[], Iterable[Action]] = field(repr=False, compare=False)
+
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        """What to do, the best first; found out when it is asked for, as that costs the most."""
+        return tuple(self.advise())
 
 
 @dataclass(frozen=True)
@@ -196,9 +202,9 @@ def _diagnosis(
         when=tuple(clause for clause in when if clause),
         uses=tuple(use for use in uses if use),
         sees=" or ".join(filter(None, dict.fromkeys(_sees(match) for match in shown))),
-        actions=tuple(_actions(record, source, adviser)) if status in FOUND else (),
         not_fixes=tuple(w.why for w in record.wrong_fixes if covers(w.where, source)),
         seen=_seen(record, source, known.runs),
+        advise=partial(_actions, record, source, adviser) if status in FOUND else tuple,
     )
 
 
