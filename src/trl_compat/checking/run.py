@@ -155,11 +155,15 @@ def _matrix(ready: Ready) -> Matrix:
         stacks={ready.found.name: ready.found.stack},
         profiles={
             DEFAULT: Profile(
-                about="what each advisory names as its default, with one model",
-                select=(Selector(models=usual),),
+                about="what each advisory and each invariant names as its default, with one model",
+                select=(Selector(models=usual), Selector(models=usual, invariants=("all",))),
             ),
             FULL: Profile(
-                about="every variant with every model", select=(Selector(variants=("all",)),)
+                about="every variant with every model",
+                select=(
+                    Selector(variants=("all",)),
+                    Selector(variants=("all",), invariants=("all",)),
+                ),
             ),
         },
     )
