@@ -16,7 +16,7 @@ from trl_compat.gate.judgement import ChangeVerdict, compare
 from trl_compat.gate.report import CellComparison, FailureReport, RemedyReport, Seen, worst
 from trl_compat.ranges import outside
 from trl_compat.report import logs
-from trl_compat.results import CellResult
+from trl_compat.results import CellResult, found_in
 from trl_compat.stacks.matrix import Stack
 from trl_compat.usage.ignores import Ignore
 from trl_compat.usage.relevance import Usage, lacking
@@ -173,9 +173,14 @@ def _remedies(
         in (ChangeVerdict.REGRESSION, ChangeVerdict.STILL_FAILING, ChangeVerdict.CANNOT_TELL)
         and (place.variant, place.model) in cells
     ]
-    yield from _tried(catalogue[failure], both, failing)
-    if any(cell.outcome is Outcome.REPRODUCED for cell in failing):
-        yield from advice.ways_around(failure)
+    # A cell of an invariant shows the failures that violate it; any other its own.
+    broken: dict[str, list[CellResult]] = {}
+    for cell in failing:
+        if cell.outcome is Outcome.REPRODUCED and (found := found_in(cell)):
+            broken.setdefault(found, []).append(cell)
+    for found, shown in sorted(broken.items()):
+        yield from _tried(catalogue[found], catalogue[failure], both, shown)
+        yield from advice.ways_around(found)
     for mask in sorted({cell.masked_by for cell in failing if cell.masked_by}):
         advisory = catalogue[mask]
         for fix in advisory.fixes:
@@ -186,12 +191,12 @@ def _remedies(
 
 
 def _tried(
-    advisory: Advisory, both: GateRun, failing: Sequence[CellResult]
+    found: Advisory, subject: Advisory, both: GateRun, broken: Sequence[CellResult]
 ) -> Iterator[RemedyReport]:
+    """The fixes of what was found, as they did in the cells of the failure or invariant."""
     stack = both.stacks[both.candidate]
-    broken = [cell for cell in failing if cell.outcome is Outcome.REPRODUCED]
-    for fix in advisory.fixes:
-        meant = [c for c in broken if fix.name in _fixes(advisory, stack, c.variant)]
+    for fix in found.fixes:
+        meant = [c for c in broken if fix.name in _fixes(subject, stack, c.variant)]
         if not meant:
             continue
         wanted = {(cell.variant, cell.model) for cell in meant}
@@ -199,7 +204,7 @@ def _tried(
             (cell.variant, cell.model): cell.outcome
             for cell in both.cells
             if cell.stack == both.candidate
-            and cell.failure == advisory.id
+            and cell.failure == subject.id
             and cell.fix == fix.name
             and (cell.variant, cell.model) in wanted
             and cell.outcome.ran  # what was not run, or was stopped earlier, says nothing of it
@@ -207,7 +212,7 @@ def _tried(
         }
         passed = all(outcome is Outcome.PASS for outcome in tried.values())
         yield RemedyReport(
-            failure=advisory.id,
+            failure=found.id,
             name=fix.name,
             text=fix.summary,
             snippet=fix.snippet,
