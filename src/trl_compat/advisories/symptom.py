@@ -86,10 +86,11 @@ class Symptom(FrozenModel):
         """Whether a recorded exception comes from this symptom's place, whatever it says.
 
         Where the symptom says by which way it comes, that way is the place: releases move the line
-        that raises, seldom the one that is to blame.
+        that raises, seldom the one that is to blame.  All that violates an invariant is raised by
+        one check, so that this place says nothing of the cause.
         """
         if self.violates is not None:
-            return bool(error["where"] == f"check:{self.violates}")
+            return False
         if self.through is not None:
             return self._went_through(error)
         return fnmatch.fnmatchcase(error["where"], self.where)

@@ -109,8 +109,13 @@ def _known_failure(
         said = "its fix was not run in this selection"
     else:
         proven = counts.proven(counts.count(fixes, Outcome.PASS))
-        said = f"fix {proven}: trl-compat fix {failure}"
-    return f"[red]known failure[/] {failure}: TRL {failing(document, mine)}; {said}"
+        # An invariant has no fix of its own: what violates it has.
+        shown = [cell for cell in mine if cell.outcome is Outcome.REPRODUCED]
+        found = sorted({name for cell in shown if (name := results.found_in(cell))})
+        commands = [f"trl-compat fix {name}" for name in found if catalogue[name].fixes]
+        said = f"fix {proven}: {', '.join(commands)}".removesuffix(": ")
+    word = "known failure" if failure in catalogue.records else "violated invariant"
+    return f"[red]{word}[/] {failure}: TRL {failing(document, mine)}; {said}"
 
 
 def what_next(

@@ -90,7 +90,9 @@ def test_a_violation_is_the_advisory_that_the_values_name(folder: Path) -> None:
 def test_any_other_violation_is_a_new_failure(
     folder: Path, measured: dict[str, Any] | None, error: dict[str, Any]
 ) -> None:
-    assert judged(folder, measured, **error).outcome is Outcome.OTHER_FAILURE
+    found = judged(folder, measured, **error)
+    assert found.outcome is Outcome.OTHER_FAILURE
+    assert found.resembles is None  # one check raises whatever the cause is
 
 
 def test_of_two_faults_with_the_same_numbers_it_is_the_one_that_the_stack_has(folder: Path) -> None:

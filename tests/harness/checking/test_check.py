@@ -127,6 +127,7 @@ def test_the_default_needs_no_checkout_and_asks_what_is_not_installed_of_nobody(
     assert {cell.expectation.outcome for cell in deepspeed} == {Outcome.NOT_APPLICABLE}
     assert {cell.fix for cell in deepspeed} == {None}
     assert {cell.model for cell in asked} == {"tiny-qwen2"}
+    assert {"accumulation", "saved"} <= {cell.failure for cell in asked}  # invariants, too
 
 
 def test_the_line_beside_a_cell_runs_it_again_in_this_environment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.harness.conftest import ROOT
 from tests.harness.made_results import cell, document
+from trl_compat import results
 from trl_compat.advisories import load as load_advisories
 from trl_compat.cells.outcome import Outcome
 from trl_compat.report import account, conclusion, counts, explanation, html, junit, markdown
@@ -103,3 +105,14 @@ def test_junit_counts_what_was_not_run_apart(shown: Results) -> None:
     counted = {n: int(root.get(n, "-1")) for n in ("tests", "failures", "errors", "skipped")}
     # Failures: the wrong fix that passes, is masked twice, and crashes.
     assert counted == {"tests": 26, "failures": 4, "errors": 2, "skipped": 6}
+
+
+def test_every_fix_that_the_summary_names_is_of_a_record() -> None:
+    """An invariant has no fix of its own; what violates it has."""
+    committed = results.read(ROOT / "reports" / "results.json")
+    assert committed is not None
+    said = " ".join(conclusion.summary_lines(committed, committed.cells, CATALOGUE))
+    named = set(re.findall(r"trl-compat fix ([\w-]+)", said))
+    assert named <= set(CATALOGUE.records)
+    assert "ds-zero2-ga-keeps-last" in named
+    assert "violated invariant[/] accumulation: TRL" in said
