@@ -31,6 +31,12 @@ from trl_compat.cli import extra
     "--seed", type=int, default=0, show_default=True, help="Seed of the stacks that are drawn."
 )
 @click.option(
+    "--torchrun",
+    "by_torchrun",
+    type=click.IntRange(min=1),
+    help="Run only so many of the cells with plain torchrun, and scale its total up.",
+)
+@click.option(
     "--jobs", type=click.IntRange(min=1), help="Stacks that the harness runs in parallel."
 )
 @click.option(
@@ -46,6 +52,7 @@ def bench(
     whole: bool,
     stacks: int | None,
     seed: int,
+    by_torchrun: int | None,
     jobs: int | None,
     markdown: Path | None,
 ) -> None:
@@ -70,7 +77,8 @@ def bench(
         "|---|---|---|---|",
     ]
     click.echo("\n".join(lines))
-    for figure in measuring.measure(where, table, cells, jobs or host.stacks_at_a_time("cpu", 2)):
+    at_a_time = jobs or host.stacks_at_a_time("cpu", 2)
+    for figure in measuring.measure(where, table, cells, at_a_time, by_torchrun):
         ratio = f"{figure.ratio:.1f}×" if figure.ratio else ""
         lines.append(f"| {figure.what} | {figure.plain} | {figure.ours} | {ratio} |")
         click.echo(lines[-1])

@@ -28,7 +28,7 @@ from trl_compat.files import project
 from trl_compat.files.project import Project
 from trl_compat.machine import commands
 from trl_compat.running import drawn_stacks, matrix_run
-from trl_compat.running.campaign import Campaign, RunSpec
+from trl_compat.running.campaign import Campaign, RunSpec, agrees
 from trl_compat.running.execution.runner import StackRunner
 from trl_compat.running.execution.watch import Limits
 from trl_compat.running.store import Store
@@ -79,10 +79,25 @@ def drawn(table: matrix.Matrix, stacks: int, seed: int) -> matrix.Matrix:
     return matrix.Matrix(models=table.models, stacks=found, profiles=profiles)
 
 
+def sampled(cells: Sequence[Cell], count: int | None) -> list[Cell]:
+    """So many of the cells at equal distances, so that every stack has its share of them."""
+    if count is None or count >= len(cells):
+        return list(cells)
+    return [cells[place * len(cells) // count] for place in range(count)]
+
+
 def measure(
-    where: Project, table: matrix.Matrix, cells: Sequence[Cell], jobs: int
+    where: Project,
+    table: matrix.Matrix,
+    cells: Sequence[Cell],
+    jobs: int,
+    by_torchrun: int | None = None,
 ) -> Iterator[Figure]:
-    """Measures, one figure after the other, longest last."""
+    """Measures, one figure after the other, longest last.
+
+    Args:
+        by_torchrun: how many cells plain ``torchrun`` runs; None: all of them.
+    """
     made, refused = _made(table, list(dict.fromkeys(cell.stack for cell in cells)))
     if refused:
         yield Figure(what="stacks that cannot be installed", ours=", ".join(refused))
@@ -95,7 +110,7 @@ def measure(
     yield from _starts(where, made)
     with tempfile.TemporaryDirectory(prefix="trl-compat-bench-") as folder:
         yield _memory(where, table, cells, Path(folder) / "wide")
-        yield from _cells(where, table, cells, jobs, Path(folder))
+        yield from _cells(where, table, cells, jobs, by_torchrun, Path(folder))
 
 
 def _made(
@@ -204,33 +219,41 @@ def _memory(where: Project, table: matrix.Matrix, cells: Sequence[Cell], folder:
 
 
 def _cells(
-    where: Project, table: matrix.Matrix, cells: list[Cell], jobs: int, folder: Path
+    where: Project,
+    table: matrix.Matrix,
+    cells: list[Cell],
+    jobs: int,
+    by_torchrun: int | None,
+    folder: Path,
 ) -> Iterator[Figure]:
-    """The cells by a loop of plain ``torchrun``, and by the matrix."""
+    """The cells by the matrix, and all or a sample of them by a loop of plain ``torchrun``."""
     ours, plain = folder / "ours", folder / "plain"
     begun = time.monotonic()
-    order = _campaign(where, table, ours, cells).order
-    if matrix_run.execute(order, cells, jobs, _Silent()):
+    campaign = _campaign(where, table, ours, cells)
+    if matrix_run.execute(campaign.order, cells, jobs, _Silent()):
         raise KeyboardInterrupt
     took = time.monotonic() - begun
-    looped = _campaign(where, table, plain, cells, preload=False)
+    yield _deviating(campaign, cells)
+    sample = sampled(cells, by_torchrun)
+    looped = _campaign(where, table, plain, sample, preload=False)
     begun = time.monotonic()
     try:
-        for cell in cells:
+        for cell in sample:
             looped.run(cell)
     finally:
         looped.close()
-    loop = time.monotonic() - begun
-    pairs = _pairs(ours, plain, cells)
+    loop = (time.monotonic() - begun) * len(cells) / len(sample)
+    pairs = _pairs(ours, plain, sample)
     yield Figure(
         what=f"median of {len(pairs)} scenarios",
         plain=f"{statistics.median(b.seconds for _, b in pairs.values()):.1f} s",
         ours=f"{statistics.median(a.seconds for a, _ in pairs.values()):.1f} s",
         ratio=statistics.median(b.seconds / a.seconds for a, b in pairs.values()),
     )
+    scaled = "" if len(sample) == len(cells) else f" (scaled up from {len(sample)} cells)"
     yield Figure(
         what=f"all {len(cells)} cells, environments warm, {jobs} stacks at a time",
-        plain=f"{loop:.0f} s",
+        plain=f"{loop:.0f} s{scaled}",
         ours=f"{took:.0f} s",
         ratio=loop / took,
     )
@@ -240,6 +263,21 @@ def _cells(
         for line in differences(fingerprint(a), fingerprint(b))
     ]
     yield Figure(what="cells with different results", ours="; ".join(unlike) or "none")
+
+
+def _deviating(campaign: Campaign, cells: Sequence[Cell]) -> Figure:
+    """The cells whose outcome is not the one that the advisories predict."""
+    unlike = []
+    for cell in cells:
+        record = campaign.store.read(cell.id)
+        verdict = campaign.verdict(cell, record) if record else None
+        if verdict is None or not agrees(cell.expectation, verdict):
+            said = f"{verdict.outcome}: {verdict.reason}" if verdict else "no record"
+            unlike.append(f"{cell.id} ({said.rstrip(': ')})")
+    return Figure(
+        what=f"cells that deviate from their advisory, of {len(cells)}",
+        ours="; ".join(unlike) or "none",
+    )
 
 
 class _Silent:

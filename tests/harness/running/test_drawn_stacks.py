@@ -62,3 +62,16 @@ def test_every_drawn_stack_has_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = bench.cells_of(table, project.at(ROOT), bench.DRAWN, None)
     assert {cell.stack for cell in cells} == set(table.stacks)
     assert {cell.model for cell in cells} == {"tiny-qwen2"}
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 11, None])
+def test_torchrun_has_a_sample_at_equal_distances(
+    count: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawn_stacks, "held_torches", lambda: list(HELD))
+    table = bench.drawn(matrix.load(ROOT / "matrix.yaml"), 10, 0)
+    cells = bench.cells_of(table, project.at(ROOT), bench.DRAWN, None)
+    sample = bench.sampled(cells, count)
+    assert len(sample) == (count or len(cells))
+    if count == 10:  # a stack has about a tenth of the cells
+        assert len({cell.stack for cell in sample}) >= 8
