@@ -20,10 +20,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from trl_compat.conditions import Value
 from trl_compat.errors import BadInput
 from trl_compat.matching.applies import Match, matches
 from trl_compat.shipped import records
-from trl_compat.shipped.records import Value
 from trl_compat.stacks import sources
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage.conditions import UsageBuilder

@@ -17,12 +17,11 @@ from packaging.specifiers import InvalidSpecifier
 from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
 from trl_compat.advisories.symptom import Symptom
+from trl_compat.conditions import Value, allows
 from trl_compat.files.models import FrozenModel
 from trl_compat.files.names import NAME
 from trl_compat.packages import PACKAGES
 from trl_compat.ranges import Answer, HasVersions, holds, of_stack, ranges
-
-Value = str | int | bool
 
 
 def _ranges(versions: dict[str, str]) -> dict[str, str]:
@@ -54,7 +53,8 @@ Reasons = Annotated[dict[str, str], AfterValidator(_of_packages)]
 
 
 ConditionMap = dict[str, Value | tuple[Value, ...]]
-"""Allowed values by name; a tuple means any of them."""
+"""What is allowed, by name: a value, a bound such as ``">=3"``, null where the configuration lacks
+the key, or a list of these."""
 
 # What only a reproduction has: the part of the root cause it looks at, how far it goes, and which
 # stand-in it leaves out.  Everything else a user can name.
@@ -121,7 +121,7 @@ class Scope(FrozenModel):
         """
         for name, wanted in self.conditions.items():
             allowed = wanted if isinstance(wanted, tuple) else (wanted,)
-            if conditions.get(name) not in allowed:
+            if not allows(allowed, conditions.get(name)):
                 return Answer.NO
         return holds(self.versions, self.commits, of_stack(stack, examined), stack.commit)[0]
 
@@ -191,7 +191,7 @@ class FixBase(FrozenModel):
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     entry: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$")
-    conditions: dict[str, Value | None] = {}
+    conditions: dict[str, Value] = {}
     versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
     variants: tuple[str, ...] = ()

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trl_compat.advisories import Catalogue, FixBase, WrongFix
 from trl_compat.advisories.invariant import whose
-from trl_compat.advisories.schema import Value
 from trl_compat.cells import devices
 from trl_compat.cells.expectations import (
     Expectation,
@@ -20,6 +19,7 @@ from trl_compat.cells.expectations import (
 )
 from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.rerun import PLAINLY, Again
+from trl_compat.conditions import Value
 from trl_compat.errors import BadInput
 from trl_compat.files.names import require_known
 from trl_compat.machine.gpus import SHARED
@@ -51,7 +51,7 @@ class Cell(Coordinates):
     fix: str | None = None
     entry: str | None = None
     code: str = ""
-    conditions: Mapping[str, Value | None] = {}
+    conditions: Mapping[str, Value] = {}
     wrong_fix: bool = False
     is_control: bool = False
     expectation: Expectation

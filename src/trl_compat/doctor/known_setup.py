@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
+from trl_compat.conditions import Value
 from trl_compat.matching.applies import can_concern
 from trl_compat.shipped import names
-from trl_compat.shipped.records import CompiledAdvisory, Use, Value
+from trl_compat.shipped.records import CompiledAdvisory, Use
 from trl_compat.text.nearest import either
 from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Named, needed, phrase

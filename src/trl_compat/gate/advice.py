@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trl_compat.conditions import Value
 from trl_compat.gate.report import RemedyReport
 from trl_compat.packages import PACKAGES
-from trl_compat.shipped.records import CompiledAdvisory, Value
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.stacks.matrix import Stack
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.recommend import Adviser, options

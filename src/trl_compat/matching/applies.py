@@ -12,9 +12,10 @@ from functools import cache
 
 from packaging.version import Version
 
+from trl_compat.conditions import Value, allows, within
 from trl_compat.ranges import Answer, holds, inside, ranges, same_commit
 from trl_compat.shipped import releases
-from trl_compat.shipped.records import AffectedScope, Before, CompiledAdvisory, Value, Where
+from trl_compat.shipped.records import AffectedScope, Before, CompiledAdvisory, Where
 from trl_compat.stacks.sources.source import Source
 from trl_compat.text.nearest import either
 from trl_compat.usage.conditions import EXTENDED, IMPLIES, NEEDS, Named, needed
@@ -99,7 +100,7 @@ def _holds(before: Before, source: Source, named: Named) -> bool:
 
 
 def _met(before: Before, named: Named) -> bool:
-    return all(n in named and set(named[n]) <= set(a) for n, a in before.conditions.items())
+    return all(n in named and within(named[n], a) for n, a in before.conditions.items())
 
 
 def _where(
@@ -176,7 +177,7 @@ def _use(block: AffectedScope, source: Source, named: Named) -> _Use | None:
         if said is None:
             unnamed[name] = allowed
             continue
-        both = [value for value in said if value in allowed]
+        both = [value for value in said if allows(allowed, value)]
         if not both:
             extended = [v for v in named.get(EXTENDED, ()) if v in allowed]
             if name != "trainer" or not extended:

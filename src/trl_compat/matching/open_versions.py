@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
+from trl_compat.conditions import Value, allows, common
 from trl_compat.matching.applies import Match, neighbours, possible
 from trl_compat.packages import REQUIRED_BY_TRL
 from trl_compat.ranges import inside
-from trl_compat.shipped.records import CompiledAdvisory, Value
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage.conditions import NEEDS, Named
 from trl_compat.usage.vocabulary import Vocabulary
@@ -115,7 +116,7 @@ def _intersection(
     met: dict[str, tuple[Value, ...]] = {}
     for one in conditions:
         for name, values in one.items():
-            met[name] = tuple(v for v in met.get(name, values) if v in values)
+            met[name] = common(met.get(name, tuple(values)), values)
             if not met[name]:
                 return None
     return met
@@ -183,7 +184,7 @@ def _uses(cases: Sequence[Settled]) -> Iterator[Mapping[str, Value]]:
 
 
 def _serves(case: Settled, use: Mapping[str, Value]) -> bool:
-    return all(name in use and use[name] in values for name, values in case.chosen.items())
+    return all(name in use and allows(values, use[name]) for name, values in case.chosen.items())
 
 
 def _all_values(cases: Sequence[Settled], named: Named, words: Vocabulary) -> bool:
@@ -203,7 +204,7 @@ def _all_values(cases: Sequence[Settled], named: Named, words: Vocabulary) -> bo
     return all(
         any(
             all(
-                value in case.unnamed.get(name, (value,))
+                allows(case.unnamed.get(name, (value,)), value)
                 for name, value in zip(names, values, strict=True)
             )
             for case in cases

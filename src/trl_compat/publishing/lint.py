@@ -19,7 +19,8 @@ from packaging.version import InvalidVersion, Version
 
 from trl_compat.advisories.catalogue import Catalogue
 from trl_compat.advisories.invariant import symptom_in
-from trl_compat.advisories.schema import Advisory, Affected, ConditionMap, Value
+from trl_compat.advisories.schema import Advisory, Affected, ConditionMap
+from trl_compat.conditions import Value, common
 from trl_compat.publishing.events import is_open
 from trl_compat.ranges import inside
 from trl_compat.results import Results, found_in
@@ -108,12 +109,12 @@ def _overlaps(advisory: Advisory, releases: Releases) -> Rule:
 
 
 def _compatible(one: ConditionMap, other: ConditionMap) -> bool:
-    common = one.keys() & other.keys()
-    return all(_set(one[name]) & _set(other[name]) for name in common)
+    shared = one.keys() & other.keys()
+    return all(common(_listed(one[name]), _listed(other[name])) for name in shared)
 
 
-def _set(value: Value | tuple[Value, ...]) -> set[Value]:
-    return set(value) if isinstance(value, tuple) else {value}
+def _listed(allowed: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return allowed if isinstance(allowed, tuple) else (allowed,)
 
 
 def _meet(one: Affected, other: Affected, releases: Releases) -> bool:

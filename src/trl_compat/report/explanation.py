@@ -55,8 +55,9 @@ def sections(
 
 def _symptoms(advisory: Advisory) -> Iterator[str]:
     for name, symptom in advisory.symptoms.items():
-        said = wording.message(symptom.message)
-        yield _item(f"{name}: {symptom.exception}: {said}  (raised in {symptom.where})")
+        raised, said, where = wording.seen(symptom)
+        place = where if raised == wording.NOTHING else f"raised in {where}"
+        yield _item(f"{name}: {raised}: {said}  ({place})")
 
 
 def _affected(advisory: Advisory) -> Iterator[str]:

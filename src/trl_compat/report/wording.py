@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from trl_compat.advisories import INTERNAL, Advisory, Affected, FixBase, Scope
+from trl_compat.advisories.symptom import POST_CONDITION, Symptom
 from trl_compat.usage import strategies
+from trl_compat.usage.conditions import worded
 
+NOTHING = "nothing is raised"
+MOST = 1_000_000  # stands for no upper end
 DEVICES = {"cpu": "on CPU ranks", "cuda": "on GPUs"}
 
 
@@ -38,7 +42,7 @@ def conditions(wanted: Mapping[str, Any]) -> str:
             case "trainer":
                 told.append(_either(values))
             case _:
-                told.append(f"{name}={_either(values)}")
+                told.append(worded(name, values))
     return ", ".join(told)
 
 
@@ -84,6 +88,32 @@ def ways_around(advisory: Advisory) -> list[str]:
         if way.option:
             said.append(f"Or set {way.option}{where}.{way.note and ' ' + way.note}")
     return [*said, *filter(None, [" ".join(advisory.advice.split())])]
+
+
+def seen(symptom: Symptom) -> tuple[str, str, str]:
+    """What a user sees: what is raised, with which message, and where; of a silent fault, nothing.
+
+    What a reproduction raises where nothing upstream does is no user's exception.
+    """
+    if symptom.violates is not None:
+        numbers = ", ".join(f"{name} {_number(one)}" for name, one in symptom.measured.items())
+        return NOTHING, numbers, f"measured by the invariant {symptom.violates}"
+    if symptom.exception == POST_CONDITION:
+        return NOTHING, message(symptom.message), "seen by a check of the reproduction"
+    return symptom.exception, message(symptom.message), symptom.where
+
+
+def _number(measured: tuple[float, float] | str) -> str:
+    if isinstance(measured, str):
+        return message(measured)
+    low, high = measured
+    if low == high:
+        return f"{low:g}"
+    if high >= MOST:
+        return f"at least {low:g}"
+    middle = (low + high) / 2
+    # Around a value that is known, the width is that of the tolerance.
+    return f"{middle:.3g}" if high - low <= 0.1 * abs(middle) else f"{low:g} to {high:g}"
 
 
 def message(pattern: str) -> str:

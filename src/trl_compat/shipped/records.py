@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from trl_compat.conditions import Value
 from trl_compat.errors import BadInput
 from trl_compat.text.nearest import unknown_name
 
-Value = str | int | bool
 SHIPPED = Path(__file__).parent
 
 

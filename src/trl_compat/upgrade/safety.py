@@ -17,12 +17,13 @@ from types import MappingProxyType
 
 from packaging.version import Version
 
+from trl_compat.conditions import Value, within
 from trl_compat.matching.applies import Match, matches
 from trl_compat.matching.open_versions import Settled, settled
 from trl_compat.packages import PACKAGES
 from trl_compat.ranges import inside
 from trl_compat.shipped import releases
-from trl_compat.shipped.records import CompiledAdvisory, Value
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.shipped.requires import Requires
 from trl_compat.stacks.sources.source import Source
 from trl_compat.upgrade.spans import Spans, ranges_of
@@ -295,7 +296,7 @@ def _covered(new: Open, known: Sequence[Open]) -> bool:
     mine = _conditions(new)
     return any(
         all(
-            name in mine and set(mine[name]) <= set(allowed)
+            name in mine and within(mine[name], tuple(allowed))
             for name, allowed in _conditions(old).items()
         )
         and (not old.provisos or bool(new.provisos))

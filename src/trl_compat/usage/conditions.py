@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trl_compat.conditions import Value, in_words, is_bound
 from trl_compat.errors import BadInput
 from trl_compat.shipped import names
-from trl_compat.shipped.records import Value
 from trl_compat.text.nearest import either, plain
 from trl_compat.usage import vocabulary
 from trl_compat.usage.strategies import WORDS as STRATEGY_WORDS
@@ -26,6 +26,8 @@ NEEDS = {("strategy", "deepspeed"): "deepspeed", ("peft", True): "peft"}
 # What naming one condition says about another.
 IMPLIES: dict[str, tuple[str, Value]] = {
     "zero_stage": ("strategy", "deepspeed"),
+    "offload_optimizer": ("strategy", "deepspeed"),
+    "gradient_clipping": ("strategy", "deepspeed"),
     "fsdp_version": ("strategy", "fsdp"),
 }
 # The trainers that a named one is a subclass of, where no record knows it by its own name.
@@ -34,6 +36,9 @@ WORDS: dict[tuple[str, Value], str] = {
     **{("strategy", str(name)): words for name, words in STRATEGY_WORDS.items()},
     ("peft", True): "a PEFT model",
     ("peft", False): "no PEFT",
+    ("offload_optimizer", "cpu"): "the optimizer offloaded to the CPU",
+    ("offload_optimizer", "nvme"): "the optimizer offloaded to a disk",
+    ("offload_optimizer", "none"): "no optimizer offload",
     ("device", "cpu"): "CPU ranks",
     ("device", "cuda"): "GPUs",
 }
@@ -143,7 +148,18 @@ def phrase(conditions: Mapping[str, Sequence[Value]]) -> str:
     if "fsdp_version" in rest:
         rest.pop("strategy", None)
         parts.append(either(f"FSDP{version}" for version in rest.pop("fsdp_version")))
-    for name, values in rest.items():
-        known = [WORDS[name, value] for value in values if (name, value) in WORDS]
-        parts.append(either(known) if len(known) == len(values) else f"{name}={either(values)}")
+    parts += [worded(name, values) for name, values in rest.items()]
     return " with ".join(parts[:2]) + "".join(f" and {part}" for part in parts[2:])
+
+
+def worded(name: str, values: Sequence[Value]) -> str:
+    """``name=2, 3 or 4``, ``name >= 3``, ``no name in the configuration``."""
+    known = [WORDS[name, value] for value in values if (name, value) in WORDS]
+    if len(known) == len(values):
+        return either(known)
+    exact = [value for value in values if value is not None and not is_bound(value)]
+    parts = [f"{name}={either(exact)}"] if exact else []
+    parts += [f"{name} {in_words(str(value))}" for value in values if is_bound(value)]
+    if None in values:
+        parts.append(f"no {name} in the configuration")
+    return either(parts)

@@ -6,6 +6,7 @@ unspecified.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from trl_compat.errors import BadInput
 from trl_compat.files import reading
 from trl_compat.usage.conditions import UsageBuilder
 
+GATHER = "stage3_gather_16bit_weights_on_model_save"
+AUTO = "auto"  # the Trainer fills in its own argument
 STRATEGIES = {
     "DEEPSPEED": "deepspeed",
     "FSDP": "fsdp",
@@ -72,8 +75,23 @@ def _deepspeed_part(path: Path, part: Mapping[str, Any], conditions: UsageBuilde
     named, stage = part.get("deepspeed_config_file"), part.get("zero_stage")
     if isinstance(named, str) and named:
         nested(named, path, conditions)
-    elif stage is not None:
-        _stage(stage, f"{path}: deepspeed_config.zero_stage", str(path), conditions)
+        return
+    who = str(path)
+    if stage is not None:
+        _stage(stage, f"{path}: deepspeed_config.zero_stage", who, conditions)
+    # accelerate offloads nothing and clips nothing unless the file says so.
+    device = part.get("offload_optimizer_device", "none")
+    _settings(
+        {
+            "offload_optimizer": device,
+            "gradient_accumulation_steps": part.get("gradient_accumulation_steps", AUTO),
+            "gradient_clipping": part.get("gradient_clipping"),
+        },
+        who,
+        conditions,
+    )
+    if stage is not None and str(stage) == "3":
+        _settings({GATHER: part.get("zero3_save_16bit_model", False)}, who, conditions)
 
 
 def nested(named: str, path: Path, conditions: UsageBuilder) -> None:
@@ -104,6 +122,28 @@ def read_deepspeed(path: Path, conditions: UsageBuilder) -> None:
         raise BadInput(f"{path}: not a DeepSpeed configuration")
     conditions.say("strategy", ("deepspeed",), str(path))
     _stage(zero.get("stage", 0), f"{path}: zero_optimization.stage", str(path), conditions)
+    offload = zero.get("offload_optimizer") or {}
+    device = offload.get("device", "none") if isinstance(offload, dict) else AUTO
+    _settings(
+        {
+            "offload_optimizer": "cpu" if zero.get("cpu_offload") is True else device,
+            "gradient_accumulation_steps": data.get("gradient_accumulation_steps", AUTO),
+            "gradient_clipping": data.get("gradient_clipping"),
+        },
+        str(path),
+        conditions,
+    )
+    if str(zero.get("stage")) == "3":
+        _settings({GATHER: zero.get(GATHER)}, str(path), conditions)
+
+
+def _settings(found: Mapping[str, object], who: str, conditions: UsageBuilder) -> None:
+    """States what a DeepSpeed configuration sets or leaves out; what others fill in is open."""
+    for name, value in found.items():
+        left_to_others = value == AUTO and name != "gradient_clipping"
+        countable = not isinstance(value, float) or math.isfinite(value)
+        if isinstance(value, str | int | float | None) and countable and not left_to_others:
+            conditions.state(name, (value,), who)
 
 
 def _stage(stage: object, name: str, who: str, conditions: UsageBuilder) -> None:

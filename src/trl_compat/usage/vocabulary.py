@@ -16,9 +16,10 @@ from functools import cache, cached_property
 
 from packaging.version import Version
 
+from trl_compat.conditions import Value, is_bound
 from trl_compat.errors import BadInput
 from trl_compat.shipped import names, records
-from trl_compat.shipped.records import CompiledAdvisory, Value
+from trl_compat.shipped.records import CompiledAdvisory
 from trl_compat.text.nearest import either, hint, plain
 
 # The conditions that have all their values here.
@@ -26,6 +27,7 @@ DOMAINS: dict[str, tuple[Value, ...]] = {
     "strategy": ("deepspeed", "fsdp", "ddp", "none"),
     "zero_stage": (0, 1, 2, 3),
     "fsdp_version": (1, 2),
+    "offload_optimizer": ("none", "cpu", "nvme"),
     "peft": (True, False),
     "device": ("cuda", "cpu"),
 }
@@ -97,7 +99,8 @@ class Vocabulary:
         """The values, if records can tell them from theirs; none if one is a stranger.
 
         A word that no record has may be a slip of the pen, or another spelling; numbers and truth
-        values are what they are.
+        values are what they are.  Where records know only a key that is left out, and no words,
+        any word says that it is there.
         """
         used = self.used.get(name, frozenset())
         domain = self.domain(name)
@@ -105,8 +108,13 @@ class Vocabulary:
         if domain is not None:
             known = all(value in domain for value in read)
         else:
-            words = any(isinstance(value, str) for value in used)
-            known = all(value in used or not (words or isinstance(value, str)) for value in read)
+            words = any(isinstance(value, str) and not is_bound(value) for value in used)
+            free = None in used and not words
+            known = all(
+                value in used
+                or (len(value) <= LONGEST and free if isinstance(value, str) else not words)
+                for value in read
+            )
         return tuple(read) if used and known else ()
 
     def _exists(self, name: str, who: str) -> None:
@@ -179,6 +187,8 @@ def _typed(value: Value) -> Value:
         return text.casefold() == "true"
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
+    if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,3})?", text):
+        return float(text)
     return text
 
 

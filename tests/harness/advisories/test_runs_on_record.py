@@ -23,9 +23,9 @@ from tests.harness.conftest import HARNESS, ROOT
 from tests.harness.lock_texts import WRITERS
 from trl_compat import advisories
 from trl_compat.advisories import Phase
+from trl_compat.conditions import Value
 from trl_compat.matching.applies import matches
 from trl_compat.shipped import records
-from trl_compat.shipped.records import Value
 from trl_compat.stacks import sources
 from trl_compat.usage.conditions import UsageBuilder
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.doctor_runs import JSON, NEW, OLD, doctor, ids
+from trl_compat.conditions import Value
 from trl_compat.errors import BadInput
 from trl_compat.matching.applies import matches
 from trl_compat.shipped import names, records
-from trl_compat.shipped.records import Value
 from trl_compat.stacks.sources.source import Source
 from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import UsageBuilder
