@@ -1,7 +1,8 @@
 """Whether a process that has done a stack's imports may be forked, and which import prevents it.
 
-A thread or a CUDA context does not survive a fork.  :class:`Imports` notes, while modules are
-imported, which of them started one, so that the reason names a module and not only a thread.
+A thread or a CUDA context does not survive a fork, and an import that changes what others share
+reaches ranks that would never do it.  :class:`Imports` notes, while modules are
+imported, which of them did so, so that the reason names a module and not only a thread.
 Nothing that it replaces for that stays replaced: forked ranks find ``threading`` as it was.
 """
 
@@ -53,12 +54,19 @@ SETTINGS = (
 )
 
 
+# A list that every configuration reads.  GRPOConfig of TRL 0.17 and 0.18 adds a field of its own to
+# it with transformers up to 4.50.3; from then on no other configuration can be made.
+SHARED = ("transformers.training_args", "_VALID_DICT_FIELDS")
+
+
 class Imports:
-    """Imports modules and remembers which of them started what cannot be forked."""
+    """Imports modules and remembers which of them started or changed what prevents a fork."""
 
     def __init__(self) -> None:
         self._starters: dict[int, str] = {}  # by the thread's id in the kernel
         self._cuda = ""
+        self._shared: object = None
+        self._changed = ""
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[None]:
@@ -112,11 +120,18 @@ class Imports:
                 self._starters.setdefault(task, f"'{called}' by {name}")
         if not self._cuda and _cuda_started():
             self._cuda = name
+        shared = _shared()
+        if self._shared is not None and shared != self._shared and not self._changed:
+            self._changed = name
+        self._shared = shared
 
     def unsafe(self) -> str:
         """Why ranks must not be forked from this process; empty if they may."""
         if _cuda_started():
             return f"importing {self._cuda or 'it'} starts CUDA, which does not survive a fork"
+        if self._changed:
+            what = ".".join(SHARED)
+            return f"importing {self._changed} changes {what}, which ranks without it read, too"
         alive = _threads()
         deadline = time.monotonic() + ENDING
         while alive and time.monotonic() < deadline:  # one that has ended is listed a while longer
@@ -152,6 +167,13 @@ def _threads() -> dict[int, str]:
             if int(task.name) != os.getpid() and called not in FORKED_BY_THEMSELVES:
                 found[int(task.name)] = called
     return found
+
+
+def _shared() -> tuple[object, ...] | None:
+    """What :data:`SHARED` holds; None while it is not there."""
+    module, name = SHARED
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return tuple(found) if isinstance(found, list) else None
 
 
 def _cuda_started() -> bool:

@@ -35,6 +35,7 @@ from .spec import CellSpec
 
 # What the scenarios import sooner or later, in the order in which users' scripts do.
 STACK = ("torch", "transformers", "datasets", "accelerate", "deepspeed", "peft", "trl")
+GRPO = "trl.trainer.grpo_trainer"
 # What those import only when first used (found by profiling a rank): paid once here instead of in
 # every rank.  A release that lacks one of them goes without.
 LAZY = (
@@ -51,7 +52,7 @@ LAZY = (
     "transformers.integrations.deepspeed",
     "deepspeed.runtime.zero.stage3",
     "trl.models.utils",
-    "trl.trainer.grpo_trainer",
+    GRPO,
     "trl.trainer.online_dpo_trainer",
     "trl.trainer.ppov2_trainer",
     "trl.trainer.ppo_trainer",
@@ -65,13 +66,23 @@ MAPPINGS = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MA
 COMPILER, COMPILER_SINCE = "torch._inductor.compile_fx", "2.9.0"
 
 
+def grpo_changes_others() -> bool:
+    """Whether importing GRPO changes what the other trainers' configurations read.
+
+    Then only ranks that use GRPO import it.  See :data:`.forkable.SHARED`.
+    """
+    trl = at_least("trl", "0.17.0") and not at_least("trl", "0.19.0")
+    return trl and not at_least("transformers", "4.51.0")
+
+
 def import_stack() -> Imports:
     """Imports the stack, as far as it can be: what cannot is raised again by the ranks that do."""
     imports = Imports()
     with imports.begin():
         compiler = (COMPILER,) if at_least("torch", COMPILER_SINCE) else ()
         for name in (*STACK, *LAZY, *compiler):
-            imports.module(name)
+            if name != GRPO or not grpo_changes_others():
+                imports.module(name)
         for name in MAPPINGS:
             with contextlib.suppress(BaseException):  # a release may raise anything
                 getattr(importlib.import_module("transformers"), name).keys()

@@ -96,6 +96,31 @@ def test_the_import_that_started_cuda_is_named(tmp_path: Path) -> None:
     assert said == ["importing torch starts CUDA, which does not survive a fork"]
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("", ""),
+        # As GRPOConfig of TRL 0.18 does it with transformers 4.50.
+        (
+            "from transformers.training_args import _VALID_DICT_FIELDS as f\nf.append('mine')\n",
+            "importing grpo changes transformers.training_args._VALID_DICT_FIELDS",
+        ),
+        ("import transformers.training_args as t\nt._VALID_DICT_FIELDS + ['mine']\n", ""),
+    ],
+)
+def test_an_import_that_changes_what_others_read_is_named(
+    config: str, said: str, tmp_path: Path
+) -> None:
+    modules = {
+        "transformers_in___init__": "",
+        "transformers_in_training_args": "_VALID_DICT_FIELDS = ['deepspeed']\n",
+        "grpo": config,
+    }
+    (unsafe,) = imported(tmp_path, ["transformers.training_args", "grpo"], **modules)
+    assert unsafe.startswith(said)
+    assert bool(unsafe) == bool(said)
+
+
 def test_every_setting_of_the_parent_says_why_and_for_which_releases() -> None:
     for setting in forkable.SETTINGS:
         assert "2.5 to 2.8" in setting.reason
