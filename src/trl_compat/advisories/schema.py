@@ -339,6 +339,17 @@ class Advisory(FrozenModel):
         found = [name for name, s in self.symptoms.items() if s.matches(error, measured)]
         return predicted if predicted in found else next(iter(found), None)
 
+    def nearly_shown_by(
+        self, error: Mapping[str, Any], measured: Mapping[str, Any]
+    ) -> tuple[str, tuple[str, ...]] | None:
+        """The symptom that a recorded exception comes nearest to, and which parts it does not show.
+
+        None if it has nothing in common with any.
+        """
+        found = [(name, s.unlike(error, measured)) for name, s in self.symptoms.items()]
+        near = [(name, parts) for name, parts in found if parts]
+        return min(near, key=lambda one: len(one[1]), default=None)
+
     def resembled_by(self, error: Mapping[str, Any]) -> str | None:
         """Name of the symptom from whose place a recorded exception comes, or None."""
         return next((name for name, s in self.symptoms.items() if s.is_place_of(error)), None)

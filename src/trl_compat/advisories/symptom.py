@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import field_validator, model_validator
@@ -63,24 +63,49 @@ class Symptom(FrozenModel):
         Args:
             measured: the values that the cell has measured.
         """
-        if error["exception"] != self.exception:
-            return False
-        if self.violates is not None:
-            right_place = error["where"] == f"check:{self.violates}"
-            return right_place and self._recognized(measured or {})
-        if not patterns.compiled(self.message)(error["message"]):
-            return False
-        return fnmatch.fnmatchcase(error["where"], self.where) and self._went_through(error)
+        return next(self._unlike(error, measured or {}), None) is None
 
-    def _recognized(self, measured: Mapping[str, Any]) -> bool:
+    def unlike(self, error: Mapping[str, Any], measured: Mapping[str, Any]) -> tuple[str, ...]:
+        """The parts of this symptom that a recorded exception does not show, each in words.
+
+        Empty if it shows all, or none: then it has nothing to do with this symptom.
+        """
+        parts = tuple(self._unlike(error, measured))
+        if self.violates is not None:
+            return parts if error["where"] == self._check() else ()
+        same_kind = error["exception"] == self.exception != POST_CONDITION
+        near = same_kind or self._says(error) or self.is_place_of(error)
+        return parts if near else ()
+
+    def _unlike(self, error: Mapping[str, Any], measured: Mapping[str, Any]) -> Iterator[str]:
+        if error["exception"] != self.exception:
+            yield f"the exception is no {self.exception}"
+        if self.violates is not None:
+            if error["where"] != self._check():
+                yield f"not raised in {self._check()}"
+            yield from self._other_values(measured)
+            return
+        if not self._says(error):
+            yield f"the message does not match '{self.message}'"
+        if not fnmatch.fnmatchcase(error["where"], self.where):
+            yield f"not raised in {self.where}"
+        if not self._went_through(error):
+            yield f"not through {self.through}"
+
+    def _other_values(self, measured: Mapping[str, Any]) -> Iterator[str]:
         for name, wanted in self.measured.items():
-            value = measured.get(name)
+            value = measured.get(name, "not measured")
             if isinstance(wanted, str):
-                if value is None or not re.fullmatch(wanted, str(value)):
-                    return False
+                if name not in measured or not re.fullmatch(wanted, str(value)):
+                    yield f"{name} is {value}, no match of '{wanted}'"
             elif not isinstance(value, int | float) or not wanted[0] <= value <= wanted[1]:
-                return False
-        return True
+                yield f"{name} is {value}, not from {wanted[0]:g} to {wanted[1]:g}"
+
+    def _check(self) -> str:
+        return f"check:{self.violates}"
+
+    def _says(self, error: Mapping[str, Any]) -> bool:
+        return bool(patterns.compiled(self.message)(error["message"]))
 
     def is_place_of(self, error: Mapping[str, Any]) -> bool:
         """Whether a recorded exception comes from this symptom's place, whatever it says.

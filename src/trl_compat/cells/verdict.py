@@ -154,6 +154,8 @@ def _judge_error(
     resembled = advisory.resembled_by(error)
     if resembled is not None:
         said = f"a new message at the place of symptom '{resembled}', maybe the same cause: {said}"
+    if (near := advisory.nearly_shown_by(error, measured)) is not None:
+        said += f" (unlike symptom '{near[0]}': {'; '.join(near[1])})"
     return Verdict(outcome=Outcome.OTHER_FAILURE, reason=said, resembles=resembled, error=error)
 
 

@@ -75,24 +75,30 @@ def test_a_violation_is_the_advisory_that_the_values_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "error"),
+    ("measured", "error", "why"),
     [
-        ({"projection": 0.75, "shares": "1 0 1 1"}, {}),
-        ({"projection": 0.1, "shares": "0 1 1 1"}, {}),
-        ({"projection": 0.75}, {}),
-        ({"projection": "0.75", "shares": "0 1 1 1"}, {}),
-        ({"projection": 0.75, "shares": "and 0 1 1"}, {}),
-        (None, {}),
-        ({"projection": 0.75, "shares": "0 1 1 1"}, {"where": "check:another"}),
-        ({"projection": 0.75, "shares": "0 1 1 1"}, {"exception": "ValueError"}),
+        ({"projection": 0.75, "shares": "1 0 1 1"}, {}, "shares is 1 0 1 1, no match of '0( 1)+'"),
+        ({"projection": 0.1, "shares": "0 1 1 1"}, {}, "projection is 0.1, not from 0.2 to 0.9"),
+        ({"projection": 0.75}, {}, "shares is not measured, no match of '0( 1)+'"),
+        ({"projection": "0.75", "shares": "0 1 1 1"}, {}, "projection is 0.75, not from 0.2 to"),
+        ({"projection": 0.75, "shares": "and 0 1 1"}, {}, "shares is and 0 1 1, no match of"),
+        (None, {}, "shares is not measured, no match of '0( 1)+'; projection is not measured"),
+        ({"projection": 0.75, "shares": "0 1 1 1"}, {"where": "check:another"}, ""),
+        (
+            {"projection": 0.75, "shares": "0 1 1 1"},
+            {"exception": "ValueError"},
+            "the exception is no PostConditionFailed",
+        ),
     ],
 )
-def test_any_other_violation_is_a_new_failure(
-    folder: Path, measured: dict[str, Any] | None, error: dict[str, Any]
+def test_any_other_violation_is_a_new_failure_and_says_why(
+    folder: Path, measured: dict[str, Any] | None, error: dict[str, Any], why: str
 ) -> None:
     found = judged(folder, measured, **error)
     assert found.outcome is Outcome.OTHER_FAILURE
     assert found.resembles is None  # one check raises whatever the cause is
+    said = f"(unlike symptom 'loses-the-first/lost': {why}"
+    assert said in found.reason if why else "unlike" not in found.reason
 
 
 def test_of_two_faults_with_the_same_numbers_it_is_the_one_that_the_stack_has(folder: Path) -> None:

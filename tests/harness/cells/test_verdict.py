@@ -89,19 +89,27 @@ def test_who_was_ended_by_the_agent_is_not_to_blame(catalogue: Catalogue) -> Non
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "why"),
     [
-        {"exception": "TypeError"},
-        {"message": "another text"},
-        {"where": "accelerate/accelerator.py:elsewhere"},
-        {"frames": []},
+        ({"exception": "TypeError"}, "the exception is no "),
+        ({"message": "another text"}, "the message does not match "),
+        ({"where": "accelerate/accelerator.py:elsewhere"}, "not raised in "),
+        ({"frames": []}, "not through "),
     ],
 )
-def test_type_message_and_place_are_all_needed(
-    catalogue: Catalogue, change: dict[str, Any]
+def test_type_message_and_place_are_all_needed_and_what_is_missing_is_said(
+    catalogue: Catalogue, change: dict[str, Any], why: str
 ) -> None:
     seen = observed(record("raised", error={**SEEN, **change}))
-    assert judge(catalogue, seen).outcome is Outcome.OTHER_FAILURE
+    verdict = judge(catalogue, seen)
+    assert verdict.outcome is Outcome.OTHER_FAILURE
+    assert f"(unlike symptom 'text': {why}" in verdict.reason
+
+
+def test_what_has_nothing_in_common_with_a_symptom_is_not_compared(catalogue: Catalogue) -> None:
+    other = {**SEEN, "exception": "E", "message": "m", "where": "x.py:f", "frames": []}
+    verdict = judge(catalogue, observed(record("raised", error=other)))
+    assert verdict.reason == "E: m"
 
 
 def test_a_new_text_at_the_known_place_is_said_to_be_one(catalogue: Catalogue) -> None:
