@@ -212,8 +212,10 @@ def _memory(where: Project, table: matrix.Matrix, cells: Sequence[Cell], folder:
         record = campaign.store.read(wide.id)
     finally:
         campaign.close()
-    if record is None or campaign.verdict(wide, record).outcome is not Outcome.PASS:
-        return Figure(what=f"memory of {wide.id}", ours="no figure: it did not pass")
+    verdict = campaign.verdict(wide, record) if record else None
+    if record is None or verdict is None or verdict.outcome is not Outcome.PASS:
+        said = f"{verdict.outcome}: {verdict.reason}" if verdict else "no record"
+        return Figure(what=f"memory of {wide.id}", ours=f"no figure ({said})")
     held = record.observations[0].peak_memory
     return Figure(what=f"memory of {wide.id}", ours=f"{held / 1e9:.1f} GB")
 
