@@ -41,7 +41,7 @@ class Site:
     @property
     def of_runtime(self) -> bool:
         """Whether it is in the runtime, and not in a reproduction."""
-        return self.path.parent == RUNTIME
+        return RUNTIME in self.path.parents
 
     def registers(self, name: str) -> bool:
         """Whether the call can register this name."""
@@ -49,8 +49,8 @@ class Site:
 
 
 def in_folder(folder: Path) -> list[Site]:
-    """The sites of all modules in a folder."""
-    return [site for path in sorted(folder.glob("*.py")) for site in in_module(path)]
+    """The sites of all modules in a folder and those in it."""
+    return [site for path in sorted(folder.rglob("*.py")) for site in in_module(path)]
 
 
 def in_module(path: Path) -> list[Site]:

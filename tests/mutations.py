@@ -24,7 +24,7 @@ from unittest import mock
 
 import pytest
 
-from tests.check_sites import Site, mutants
+from tests.check_sites import RUNTIME, Site, mutants
 from tests.harness.conftest import ROOT
 from tests.harness.sabotages import cells
 from tests.harness.sabotages.declaration import Sabotage
@@ -102,7 +102,8 @@ def _of_check(
     mutant.write_text(text, encoding="utf-8")
     place: dict[str, Any] = {"reproductions": mutant.parent}
     if site.of_runtime:
-        place = {"replaced": {f"trl_compat.runtime.{site.path.stem}": str(mutant)}}
+        inner = site.path.relative_to(RUNTIME).with_suffix("").parts
+        place = {"replaced": {".".join(("trl_compat.runtime", *inner)): str(mutant)}}
     for failure, sabotage in sabotages:
         seen = cells.run(runners[sabotage.stack], failure, sabotage, **place)
         remark = f"then {cells.broken_at(failure, seen)}"

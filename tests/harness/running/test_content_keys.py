@@ -79,6 +79,8 @@ def keys(cells: list[Cell]) -> dict[str, str]:
 
 def concerned(path: str, cells: list[Cell]) -> set[str]:
     """The cells whose ranks can import a file of the bundle, said from the layout alone."""
+    if path.startswith("trl_compat/runtime/losses/"):
+        return {cell.id for cell in cells if cell.failure in ("gradient", "accumulation")}
     if not path.startswith("trl_compat/fixes/"):
         return {cell.id for cell in cells}
     module = Path(path).stem
@@ -159,6 +161,16 @@ def test_what_a_cell_can_import_is_read_from_its_source(
     found = files_of_a_cell(SMALL, reproduction, entry)
     package = {FIX.format("__init__")} if also else set()
     assert found == BASE | package | {FIX.format(name) for name in also}
+
+
+def test_a_loss_of_the_runtime_counts_for_the_cells_that_import_it() -> None:
+    losses = "trl_compat/runtime/losses/{}.py".format
+    own = {losses(name): b"" for name in ("__init__", "kto", "reward")}
+    files = {**SMALL, "trl_compat/runtime/sft.py": b"", **own}
+    runtime = BASE | {"trl_compat/runtime/sft.py"}
+    assert files_of_a_cell(files, b"from trl_compat.runtime import sft", None) == runtime
+    found = files_of_a_cell(files, b"from trl_compat.runtime.losses import kto", None)
+    assert found == runtime | {losses("__init__"), losses("kto")}
 
 
 def test_files_that_are_no_python_always_count() -> None:

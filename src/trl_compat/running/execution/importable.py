@@ -1,9 +1,9 @@
 """The files of the bundle that a cell can import: a change to one of them invalidates its result.
 
 The source is parsed; nothing is imported.  Every module of the runtime counts for every cell, and
-so does every file that is not Python.  Of the fixes, those count that the runtime, the reproduction
-or the cell's own fix import, directly or indirectly.  If the source does not tell what is imported
-(a computed name, a file that cannot be parsed), every file counts.
+so does every file that is not Python.  Of the fixes and of the runtime's losses, those count that
+the runtime, the reproduction or the cell's own fix import, directly or indirectly.  If the source
+does not tell what is imported (a computed name, a file that cannot be parsed), every file counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import PurePosixPath
 
 PACKAGE = "trl_compat"
-FIXES = f"{PACKAGE}/fixes/"
+CHOSEN = (f"{PACKAGE}/fixes/", f"{PACKAGE}/runtime/losses/")  # each by who imports it
 IMPORTERS = {"import_module", "__import__", "find_spec", "spec_from_file_location", "run_path"}
 
 
@@ -33,7 +33,7 @@ def files_of_a_cell(
         entry: the cell's fix as ``module:function``; None without one.
     """
     modules = {_module(path): path for path in bundle if path.endswith(".py")}
-    reached = {path for path in bundle if not path.startswith(FIXES) or not path.endswith(".py")}
+    reached = {path for path in bundle if not path.startswith(CHOSEN) or not path.endswith(".py")}
     waiting = [path for path in reached if path.endswith(".py")]
     try:
         wanted = _imports(reproduction, "", strict=True)
@@ -46,7 +46,7 @@ def files_of_a_cell(
                 return frozenset(reached)
             path = waiting.pop()
             # What the runtime imports by a computed name is of the stack, or the cell's fix.
-            wanted = _imports(bundle[path], path, strict=path.startswith(FIXES))
+            wanted = _imports(bundle[path], path, strict=path.startswith(CHOSEN))
     except Unknown:
         return frozenset(bundle)
 
