@@ -2,13 +2,15 @@
 
 One optimizer step.  SFT's loss is the mean over all tokens of the step, with rows of one length.
 DPO's is formula 7 of its paper, with a reference model that differs from the policy, so that both
-come into the gradient of the first step.
+come into the gradient of the first step.  The reward trainer's is that of Bradley and Terry, KTO's
+that of its paper, with the KL estimate of each micro-batch.
 """
 
 from __future__ import annotations
 
 from trl_compat.runtime import dpo, measuring, sft, steps
 from trl_compat.runtime.context import Rank
+from trl_compat.runtime.losses import kto, reward
 
 
 def sft_step(rank: Rank) -> None:
@@ -36,5 +38,11 @@ def dpo_step(rank: Rank) -> None:
     )
 
 
+OTHERS = {"Reward": reward, "KTO": kto}
+
+
 def scenario(rank: Rank) -> None:
-    {"SFT": sft_step, "DPO": dpo_step}[rank.condition("trainer")](rank)
+    if (trainer := rank.condition("trainer")) in OTHERS:
+        OTHERS[trainer].measured(rank, "gradient")
+    else:
+        {"SFT": sft_step, "DPO": dpo_step}[trainer](rank)

@@ -1,11 +1,14 @@
-"""Sabotages of gradient: a factor, a lost token, a stale reference model, rows of one form."""
+"""Sabotages of gradient: a factor, a lost token, a stale reference, a wrong KL, equal rows."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .declaration import breaks
 from .spoiling import before_the_loss, upon
+
+PAD = 637  # of tiny-qwen2
 
 
 @breaks("gradient", within="measuring.judged", variant="sft-ddp")
@@ -40,3 +43,97 @@ def all_pairs_are_one(rank: Any, reproduction: Any) -> None:
         return {"prompt": ["a b"] * count, "chosen": [" c"] * count, "rejected": [" d"] * count}
 
     reproduction.dpo.pairs = one
+
+
+@breaks("gradient", within="measuring.judged", variant="reward-ddp")
+def the_rejected_text_is_chosen(rank: Any, reproduction: Any) -> None:
+    def swap(inputs: Any) -> None:
+        half = len(inputs["input_ids"]) // 2
+        for name in ("input_ids", "attention_mask"):
+            inputs[name] = inputs[name].roll(half, 0)
+
+    upon(reproduction.reward, "trainer", lambda trainer, *_: before_the_loss(trainer, swap))
+
+
+@breaks("gradient", within="measuring.judged", variant="reward-zero3")
+def a_text_is_judged_before_its_end(rank: Any, reproduction: Any) -> None:
+    def cut(inputs: Any) -> None:
+        row, mask = inputs["input_ids"][0], inputs["attention_mask"][0]
+        last = mask.nonzero()[-1]
+        row[last], mask[last] = PAD, 0
+
+    upon(reproduction.reward, "trainer", lambda trainer, *_: before_the_loss(trainer, cut))
+
+
+@breaks("rows", within="reward.assert_rows", variant="reward-ddp")
+def the_texts_of_a_pair_are_as_long_as_each_other(rank: Any, reproduction: Any) -> None:
+    reproduction.reward.pairs = lambda count: {
+        "chosen": ["a b c"] * count,
+        "rejected": ["d e f"] * count,
+    }
+
+
+@breaks("gradient", within="measuring.judged", variant="kto-ddp")
+def the_kl_estimate_has_the_other_sign(rank: Any, reproduction: Any) -> None:
+    def turn(trainer: Any, *_: Any) -> None:
+        compute = trainer._compute_kl_logps
+        trainer._compute_kl_logps = lambda *args: -compute(*args)
+
+    upon(reproduction.kto, "trainer", turn)
+
+
+@breaks("gradient", within="measuring.judged", variant="kto-zero2")
+def each_rank_has_a_kl_estimate_of_its_own(rank: Any, reproduction: Any) -> None:
+    def alone(trainer: Any, *_: Any) -> None:
+        trainer.accelerator.gather_for_metrics = lambda mine: mine
+
+    upon(reproduction.kto, "trainer", alone)
+
+
+@breaks("gradient", within="measuring.judged", variant="kto-ddp")
+def the_reference_of_kto_is_the_policy(rank: Any, reproduction: Any) -> None:
+    def copy(trainer: Any, *_: Any) -> None:
+        trainer.ref_model.load_state_dict(trainer.model.state_dict())
+
+    upon(reproduction.kto, "trainer", copy)
+
+
+@breaks("gradient", within="measuring.judged", variant="kto-zero3")
+def an_undesirable_answer_is_desirable(rank: Any, reproduction: Any) -> None:
+    def please(inputs: Any) -> None:
+        inputs["label"][:] = True
+
+    upon(reproduction.kto, "trainer", lambda trainer, *_: before_the_loss(trainer, please))
+
+
+@breaks("rows", within="kto.assert_rows", variant="kto-ddp")
+def all_answers_are_one(rank: Any, reproduction: Any) -> None:
+    def one(rows: Any, count: int) -> None:
+        rows.update(prompt=["a b"] * count, completion=[" c"] * count)
+
+    upon(reproduction.kto, "rows", one)
+
+
+@breaks("rows", within="kto.assert_rows", variant="kto-ddp")
+def all_answers_are_desirable(rank: Any, reproduction: Any) -> None:
+    upon(reproduction.kto, "rows", lambda rows, count: rows.update(label=[True] * count))
+
+
+@breaks("rows", within="kto.assert_rows", variant="kto-ddp")
+def an_answer_is_empty(rank: Any, reproduction: Any) -> None:
+    def empty(trainer: Any, *_: Any) -> None:
+        collate = trainer.data_collator
+
+        def collated(rows: Any) -> Any:
+            batch = collate(rows)
+            batch["completion_mask"][0] = 0
+            return batch
+
+        trainer.data_collator = collated
+
+    upon(reproduction.kto, "trainer", empty)
+
+
+@breaks("kl", within="kto.assert_rows", variant="kto-ddp")
+def policy_and_reference_are_one(rank: Any, reproduction: Any) -> None:
+    reproduction.kto.other_model = lambda rank: Path(rank.spec.model_dir)
