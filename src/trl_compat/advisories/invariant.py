@@ -8,7 +8,7 @@ symptoms say ``violates``.  A violation that no advisory describes is a new fail
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -22,12 +22,21 @@ from trl_compat.advisories.schema import (
     Reference,
     Reproduction,
     Severity,
+    Value,
     WrongFix,
 )
 from trl_compat.advisories.symptom import Symptom
 from trl_compat.files.models import FrozenModel
 
 BETWEEN = "/"  # the advisory's id and the name of its symptom, in a cell of an invariant
+
+
+class OtherTolerance(FrozenModel):
+    """What is right under some conditions, where it is not what is right elsewhere."""
+
+    conditions: dict[str, Value]
+    tolerance: dict[str, float]
+    tolerance_from: str
 
 
 class Invariant(FrozenModel):
@@ -40,6 +49,7 @@ class Invariant(FrozenModel):
         measured: the values that a cell keeps, with their meaning and unit.
         tolerance: by value, the largest deviation that counts as right.
         tolerance_from: why that much, and no less.
+        other_tolerances: the same of variants that are measured less exactly.
         available: releases that have what is measured.
         absent: scopes in which it cannot be measured.
     """
@@ -52,6 +62,7 @@ class Invariant(FrozenModel):
     measured: dict[str, str]
     tolerance: dict[str, float]
     tolerance_from: str
+    other_tolerances: tuple[OtherTolerance, ...] = ()
     published: datetime.date | None = None
     references: tuple[Reference, ...] = ()
     available: Ranges = {}
@@ -60,9 +71,18 @@ class Invariant(FrozenModel):
 
     @model_validator(mode="after")
     def _measures_what_it_judges(self) -> Invariant:
-        if unknown := sorted(set(self.tolerance) - set(self.measured)):
+        named = {*self.tolerance, *(name for o in self.other_tolerances for name in o.tolerance)}
+        if unknown := sorted(named - set(self.measured)):
             raise ValueError(f"tolerance of '{unknown[0]}', which is not measured")
         return self
+
+    def tolerated(self, conditions: Mapping[str, object]) -> dict[str, float]:
+        """By value, the largest deviation that counts as right under these conditions."""
+        found = dict(self.tolerance)
+        for other in self.other_tolerances:
+            if all(conditions.get(name) == value for name, value in other.conditions.items()):
+                found |= other.tolerance
+        return found
 
     def with_violations(self, advisories: Iterable[Advisory]) -> Advisory:
         """The invariant as the record of its cells: what is known to violate it, and the remedies.

@@ -6,7 +6,7 @@ a step that was compared with the gradient that it should have followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.version import Version
 
@@ -53,8 +53,10 @@ def _invariant(
     yield invariant.statement.strip()
     yield ""
     yield from (f"- `{name}`: {meaning}" for name, meaning in invariant.measured.items())
-    bounds = ", ".join(f"`{name}` up to {most:g}" for name, most in invariant.tolerance.items())
-    yield f"- right is {bounds}. {invariant.tolerance_from.strip()}"
+    yield f"- right is {_bounds(invariant.tolerance)}. {invariant.tolerance_from.strip()}"
+    for other in invariant.other_tolerances:
+        where = ", ".join(f"{name} {value}" for name, value in other.conditions.items())
+        yield f"- {where}: {_bounds(other.tolerance)}. {other.tolerance_from.strip()}"
     yield ""
     known = [c for c in cells if c.outcome is Outcome.REPRODUCED]
     for failure in sorted({found_in(cell) or "" for cell in known}):
@@ -128,12 +130,17 @@ def _number(cell: CellResult, invariant: Invariant) -> str:
     if FIRST in invariant.measured:
         value = cell.measured.get(FIRST)
         return f"{value:g}" if isinstance(value, float | int) else ""
+    bounds = invariant.tolerated(invariant.reproduction.conditions_of(cell.variant))
     out = {
         name: value
-        for name, most in invariant.tolerance.items()
+        for name, most in bounds.items()
         if isinstance(value := cell.measured.get(name), float | int) and value > most
     }
     return ", ".join(f"{name} {value:g}" for name, value in out.items())
+
+
+def _bounds(tolerance: Mapping[str, float]) -> str:
+    return ", ".join(f"`{name}` up to {most:g}" for name, most in tolerance.items())
 
 
 def _row(*boxes: str) -> str:

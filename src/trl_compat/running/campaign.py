@@ -123,7 +123,7 @@ class Campaign:
         variant = self.catalogue.reproduction(cell.failure).conditions_of(cell.variant)
         wanted: dict[str, object] = {**variant, **cell.conditions}
         if invariant := self.catalogue.invariants.get(cell.failure):
-            wanted["tolerance"] = invariant.tolerance
+            wanted["tolerance"] = invariant.tolerated(wanted)
         return {name: value for name, value in wanted.items() if value is not None}
 
     def key(self, cell: Cell, lock_sha256: str) -> str:

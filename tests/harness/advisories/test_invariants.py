@@ -164,6 +164,21 @@ def test_a_broken_record_is_a_sentence(
     assert said in str(told.value)
 
 
+def test_a_variant_that_is_measured_less_exactly_has_a_tolerance_of_its_own(folder: Path) -> None:
+    path = folder / "invariants" / "adds-up.yaml"
+    other = """
+other_tolerances:
+  - {conditions: {dtype: bfloat16}, tolerance: {projection: 0.1}, tolerance_from: Few digits.}
+"""
+    path.write_text(INVARIANT + other)
+    invariant = known(folder).invariants["adds-up"]
+    assert invariant.tolerated({"zero_stage": 2}) == {"projection": 0.001}
+    assert invariant.tolerated({"zero_stage": 2, "dtype": "bfloat16"}) == {"projection": 0.1}
+    path.write_text(INVARIANT + other.replace("{projection", "{length"))
+    with pytest.raises(BadInput, match="not measured"):
+        known(folder)
+
+
 def test_two_faults_of_an_invariant_cannot_share_the_name_of_a_fix(folder: Path) -> None:
     again = FAULT.replace("loses-the-first", "loses-the-last")
     (folder / "advisories" / "loses-the-last.yaml").write_text(again)

@@ -100,9 +100,10 @@ def run(
     advisory = catalogue()[failure]
     invariant = catalogue().invariants.get(failure)
     entry = next((fix.entry for fix in advisory.fixes if fix.name == sabotage.fix), None)
+    variant = reproduction.conditions_of(sabotage.variant)
     conditions: dict[str, Any] = {
-        **reproduction.conditions_of(sabotage.variant),
-        "tolerance": invariant.tolerance if invariant else {},
+        **variant,
+        "tolerance": invariant.tolerated(variant) if invariant else {},
         "reproduced": str(reproductions / f"{reproduction.module}.py"),
         "sabotage": sabotage.function if commit else None,
         "replaced": dict(replaced or {}),
