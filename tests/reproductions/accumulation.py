@@ -2,10 +2,13 @@
 
 ``facet: engine`` takes one optimizer step with the engine alone, without any trainer: the ranks see
 different micro-batches of the same size, the loss of each is the mean over its tokens, and so the
-right gradient is the mean of theirs.
+right gradient is the mean of theirs.  With ``dtype: bfloat16`` the engine computes in bfloat16 and
+steps a copy of the weights in float32: that copy is what is compared.
 
-``facet: trainer`` takes one step of TRL's SFT trainer.  The right loss is the mean over all tokens
-of the step; with rows of one length (``rows: even``) this is the mean of means as well.
+``facet: trainer`` takes one step of a trainer of TRL.  SFT's right loss is the mean over all tokens
+of the step; with rows of one length (``rows: even``) this is the mean of means as well.  A reward
+model's is the mean over all pairs.  KTO's is the mean over all answers, each with the KL estimate
+of its own micro-batch: other micro-batches make another step, and none is compared with it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 
 from trl_compat.runtime import measuring, sft, steps, strategies
 from trl_compat.runtime.context import Rank
+from trl_compat.runtime.losses import kto, reward
 
 ROWS, TOKENS = 2, 12
 
@@ -30,7 +34,13 @@ def micro_batches(rank: Rank, of: int) -> list[Any]:
 
 def parts(rank: Rank) -> list[list[measuring.Tensors]]:
     """What every micro-batch of every rank adds to the right gradient."""
+    import torch
+
     model = measuring.twin(rank)
+    if rank.condition("dtype") == "bfloat16":
+        with torch.no_grad():
+            for parameter in model.parameters():  # the engine begins with these
+                parameter.copy_(parameter.bfloat16())
     found = []
     for of in range(rank.world_size):
         batches = micro_batches(rank, of)
@@ -64,11 +74,32 @@ def deepspeed_engine(rank: Rank, model: Any) -> Any:
     )
     if rank.condition("offload_optimizer", "none") != "none":
         config["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
+    if rank.condition("dtype") == "bfloat16":
+        config["bf16"] = {"enabled": True}
+    if kind := rank.condition("grad_accum_dtype"):
+        config["data_types"] = {"grad_accum_dtype": kind}
     engine, *_ = deepspeed.initialize(
         model=model, optimizer=measuring.sgd(model.parameters()), config=config
     )
     strategies.assert_engine(rank, engine)
     return engine
+
+
+def stepped(rank: Rank, engine: Any) -> measuring.Tensors:
+    """The weights that the optimizer steps, whole, in float32; every rank must call it."""
+    if rank.condition("dtype") != "bfloat16":
+        return measuring.state(engine.module)
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    named = engine.module.named_parameters()
+    return {name: safe_get_full_fp32_param(p).detach().cpu().clone() for name, p in named}
+
+
+def assert_dtype(rank: Rank, engine: Any) -> None:
+    """Precondition: the engine computes in the variant's type."""
+    found = sorted({str(p.dtype).removeprefix("torch.") for p in engine.module.parameters()})
+    wanted = rank.condition("dtype", "float32")
+    rank.precondition("dtype", found == [wanted], f"{', '.join(found)} instead of {wanted}")
 
 
 def engine_alone(rank: Rank) -> None:
@@ -79,13 +110,14 @@ def engine_alone(rank: Rank) -> None:
     model = AutoModelForCausalLM.from_pretrained(rank.spec.model_dir).to(rank.device)
     model.train()
     engine = deepspeed_engine(rank, model)
-    before = measuring.state(engine.module)
+    assert_dtype(rank, engine)
+    before = stepped(rank, engine)
     for batch in micro_batches(rank, rank.rank):
         batch = batch.to(rank.device)
         loss = measuring.token_losses(engine(input_ids=batch).logits.float(), batch).mean()
         engine.backward(loss)
         engine.step()
-    after = measuring.state(engine.module)
+    after = stepped(rank, engine)
     measuring.judged(
         rank,
         "accumulation",
@@ -94,7 +126,10 @@ def engine_alone(rank: Rank) -> None:
 
 
 def trainer_step(rank: Rank) -> None:
-    """One step of the SFT trainer."""
+    """One step of the variant's trainer."""
+    if (trainer := rank.condition("trainer")) in OTHERS:
+        OTHERS[trainer].measured(rank, "accumulation")
+        return
     step = steps.take(rank, sft.trainer(rank))
     batches = measuring.everyones(rank, step.batches)
     sft.assert_rows(rank, batches)
@@ -103,6 +138,9 @@ def trainer_step(rank: Rank) -> None:
         "accumulation",
         lambda: measuring.comparison(step.change, sft.parts(rank, batches)),
     )
+
+
+OTHERS = {"Reward": reward, "KTO": kto}
 
 
 def scenario(rank: Rank) -> None:
