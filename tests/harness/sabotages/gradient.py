@@ -137,3 +137,38 @@ def an_answer_is_empty(rank: Any, reproduction: Any) -> None:
 @breaks("kl", within="kto.assert_rows", variant="kto-ddp")
 def policy_and_reference_are_one(rank: Any, reproduction: Any) -> None:
     reproduction.kto.other_model = lambda rank: Path(rank.spec.model_dir)
+
+
+@breaks("gradient", within="measuring.judged", variant="grpo-ddp")
+def the_advantages_are_halved(rank: Any, reproduction: Any) -> None:
+    def halve(inputs: Any) -> None:
+        inputs["advantages"] = inputs["advantages"] / 2
+
+    upon(reproduction.grpo, "trainer", lambda trainer, *_: before_the_loss(trainer, halve))
+
+
+@breaks("gradient", within="measuring.judged", variant="grpo-zero3")
+def a_token_of_padding_counts(rank: Any, reproduction: Any) -> None:
+    def count(inputs: Any) -> None:
+        mask = inputs["completion_mask"] = inputs["completion_mask"].clone()
+        mask[:, : int(mask.sum(1).min()) + 1] = 1
+
+    upon(reproduction.grpo, "trainer", lambda trainer, *_: before_the_loss(trainer, count))
+
+
+@breaks("gradient", within="measuring.judged", variant="grpo-ddp")
+def the_reference_of_grpo_is_the_policy(rank: Any, reproduction: Any) -> None:
+    def copy(trainer: Any, *_: Any) -> None:
+        trainer.ref_model.load_state_dict(trainer.model.state_dict())
+
+    upon(reproduction.grpo, "trainer", copy)
+
+
+@breaks("rows", within="grpo.assert_rows", variant="grpo-ddp")
+def all_completions_are_of_one_length(rank: Any, reproduction: Any) -> None:
+    reproduction.grpo.completion = lambda rank, row: "abc"[row]
+
+
+@breaks("rows", within="grpo.assert_rows", variant="grpo-ddp")
+def all_completions_are_equally_good(rank: Any, reproduction: Any) -> None:
+    reproduction.grpo.reward = lambda text: 1.0
