@@ -60,7 +60,8 @@ def report(
     """Render all reports from reports/results.json; nothing is run.
 
     --format prints a single format, including those not written by default; --check tells whether
-    the reports are up to date with results.json; --diff OLD NEW compares two runs.
+    the reports are up to date with results.json, and which cells belong to no failure, variant or
+    fix any more; --diff OLD NEW compares two runs.
     """
     if sum((name is not None, check, diff is not None)) > 1:
         raise click.UsageError("--format, --check and --diff are mutually exclusive")
@@ -70,7 +71,7 @@ def report(
         _compare(*diff)
         return
 
-    from trl_compat import advisories
+    from trl_compat import advisories, results
     from trl_compat import report as reporting
     from trl_compat.files import project
     from trl_compat.report.formats import FORMATS as KNOWN
@@ -89,11 +90,15 @@ def report(
         stale = reporting.outdated(where.reports, document, catalogue)
         if source is None and _is_old(path):
             stale = [path.name, *stale]
+        strays = results.without_owner(document, catalogue)
+        for line in strays:
+            click.echo(terminal.line(f"belongs to nothing: {line}; the next run removes it"))
         if stale:
             click.echo(
                 f"out of date in {where.reports}: {', '.join(stale)}; "
                 "update them with: trl-compat report"
             )
+        if stale or strays:
             sys.exit(EXIT_FINDINGS)
         click.echo(f"every report in {where.reports} is up to date with results.json")
     else:

@@ -7,6 +7,7 @@ reader goes through :func:`read`, :func:`read_leniently` or :func:`read_stack`.
 
 from __future__ import annotations
 
+from trl_compat.results.belonging import Belonging, without_owner
 from trl_compat.results.combining import Combined, Replaced, Source, combine, with_runs
 from trl_compat.results.files import (
     SCHEMA_VERSION,
@@ -38,6 +39,7 @@ __all__ = [
     "OF_THE_HEAD",
     "SCHEMA_VERSION",
     "Attempt",
+    "Belonging",
     "CellResult",
     "Combined",
     "Head",
@@ -61,5 +63,6 @@ __all__ = [
     "summary",
     "version_of",
     "with_runs",
+    "without_owner",
     "write",
 ]

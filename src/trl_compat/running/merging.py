@@ -1,7 +1,8 @@
 """The results of a run, merged with the results of earlier runs.
 
-Cells of earlier runs stay as long as the matrix has their stack unchanged; each cell names by
-``run`` the run in which it was observed, and runs without cells are removed.
+Cells of earlier runs stay as long as the matrix has their stack unchanged, and the catalogue their
+failure, variant and fix; each cell names by ``run`` the run in which it was observed, and runs
+without cells are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trl_compat.cells.plan import Cell, CellPlan
 from trl_compat.cells.rerun import Again
 from trl_compat.cells.verdict import Verdict
 from trl_compat.packages import PACKAGES
-from trl_compat.results import CellResult, NotRunResult, Results, RunResult
+from trl_compat.results import Belonging, CellResult, NotRunResult, Results, RunResult
 from trl_compat.running import runs
 from trl_compat.running.campaign import Campaign, agrees
 from trl_compat.running.store import CellRecord
@@ -108,9 +109,10 @@ def _earlier(
     campaign: Campaign, previous: Results | None, stacks: Container[str]
 ) -> Iterator[CellResult]:
     """The cells of earlier runs that still count, each with the run that it is of."""
+    belonging = Belonging(campaign.catalogue)
     for cell in previous.cells if previous else ():
         left_out = cell.stack in campaign.matrix.stacks and _left_out(campaign.matrix, cell)
-        if cell.stack in stacks and cell.failure in campaign.catalogue.subjects and not left_out:
+        if cell.stack in stacks and not belonging.lacks(cell) and not left_out:
             assert previous is not None
             of = previous.run_of(cell)
             yield cell.model_copy(update={"run": of and of.id})
@@ -134,7 +136,10 @@ def _not_run(
     mine = [NotRunResult(**left.model_dump(), run=run.id) for left in planned.not_run]
     yield from mine
     told = {_place(left) for left in mine} | {_place(cell) for cell in cells}
+    belonging = Belonging(campaign.catalogue)
     for old in previous.not_run if previous else ():
+        if belonging.lacks(old):
+            continue
         elsewhere = old.stack not in campaign.matrix.stacks
         stays = elsewhere and any(cell.stack == old.stack for cell in cells)
         if _place(old) not in told and (stays or _left_out(campaign.matrix, old)):

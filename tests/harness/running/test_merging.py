@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from typing import Any
 
 import pytest
 
+from tests.harness.fake_project import CLI
 from tests.harness.observations import RAISED, observed, record
 from tests.harness.recorded_runs import as_expected, keep, where
 from tests.harness.written import version_1
@@ -262,6 +264,64 @@ def test_another_matrix_file_says_nothing_of_stacks_that_it_does_not_have(
     assert set(commands(document)) == {"old/ddp", "old/zero3", "my-new/ddp", "my-new/zero3"}
     # The project's own matrix does: what it does not have any more is gone.
     assert set(commands(on(THIS, "new"))) == {"old/ddp", "old/zero3", "new/ddp", "new/zero3"}
+
+
+def rename(where: project.Project, old: str, new: str) -> None:
+    path = where.advisories / "saving.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+TRIED = {"fixes": ("none", "right"), "models": ("tiny-qwen2",)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "gone"),
+    [
+        ("name: right", "name: better", {("zero3", "right"), ("zero2", "right")}),
+        ("zero2: {zero_stage: 2}", "zero1: {zero_stage: 1}", {("zero2", None), ("zero2", "right")}),
+    ],
+)
+def test_cells_of_a_fix_or_a_variant_that_is_gone_are_left_out(
+    on: Any, where: project.Project, old: str, new: str, gone: set[tuple[str, str | None]]
+) -> None:
+    on(OTHER, "old", "masked", variants=("zero2",), **TRIED)
+    before = on(OTHER, "old", "masked", variants=("zero3",), **TRIED)
+    rename(where, old, new)
+    words = [str(CLI), "--project", str(where.root), "report", "--check"]
+    checked = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert checked.returncode == 1
+    word = old.split(":")[0].replace("name", "fix 'right'").replace("zero2", "variant 'zero2'")
+    said = [line for line in checked.stdout.splitlines() if f"there is no {word}" in line]
+    assert [line.split(": ")[1] for line in said] == ["old", "masked"]
+    after = on(THIS, "new", variants=("zero3",))
+    stay = [c for c in before.cells if (c.variant, c.fix) not in gone]
+    assert len(stay) < len(before.cells)
+    assert [c for c in after.cells if c.stack != "new"] == stay
+    assert {c.run for c in after.cells} == {run.id for run in after.all_runs}
+    assert after.summary == results.summary(after.cells)
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def test_nothing_is_left_out_because_it_was_not_selected(on: Any) -> None:
+    before = on(OTHER, "old", **TRIED)
+    after = on(THIS, "old", variants=("zero3",), fixes=("none",))
+    assert {cell.id for cell in after.cells} == {cell.id for cell in before.cells}
+
+
+def test_what_was_not_run_of_a_variant_that_is_gone_is_not_told(
+    on: Any, where: project.Project
+) -> None:
+    where.matrix_file.write_text(where.matrix_file.read_text() + LEFT_OUT)
+    assert on(OTHER, "old", **BOTH).not_run
+    rename(where, "zero2: {zero_stage: 2}", "zero1: {zero_stage: 1}")
+    document = on(THIS, "new")
+    assert document.not_run == []
+    assert {run.command for run in document.all_runs} == {
+        "run old on elsewhere",
+        "run new on here",
+    }
 
 
 @pytest.mark.parametrize(
