@@ -14,6 +14,8 @@ from trl_compat.files.models import FrozenModel
 
 # What a reproduction raises where nothing upstream does.
 POST_CONDITION = "PostConditionFailed"
+# Stands in a record for what no cell has shown yet; `trl-compat advisories finish` replaces it.
+OBSERVE = "observe"
 
 
 class Symptom(FrozenModel):
@@ -47,6 +49,13 @@ class Symptom(FrozenModel):
         elif not self.measured:
             raise ValueError("'measured': give the values by which the fault is recognized")
         return self
+
+    @property
+    def to_observe(self) -> tuple[str, ...]:
+        """The fields, or the measured values, that are yet to be observed."""
+        fields = ("exception", "message", "where")
+        measured = (name for name, value in self.measured.items() if value == OBSERVE)
+        return (*(name for name in fields if getattr(self, name) == OBSERVE), *measured)
 
     @field_validator("message")
     @classmethod

@@ -98,7 +98,11 @@ class NotRun(BaseModel):
 
 
 class Selection(BaseModel):
-    """What the user asked for; an empty tuple means everything that the profile has."""
+    """What the user asked for; an empty tuple means everything that the profile has.
+
+    Attributes:
+        whole: take what is named from the whole matrix, whatever the profile has.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -111,6 +115,7 @@ class Selection(BaseModel):
     fixes: tuple[str, ...] = ()
     world_size: int | None = None
     device: str = "cpu"
+    whole: bool = False
 
 
 class CellPlan(BaseModel):
@@ -143,7 +148,8 @@ def plan(matrix: Matrix, catalogue: Catalogue, selection: Selection) -> CellPlan
     require_known("model", selection.models, matrix.models)
     _check_names(catalogue, selection)
     profile = matrix.profiles[profile_name]
-    found = [_narrowed(block, matrix, catalogue, selection) for block in profile.select]
+    blocks = () if selection.whole else profile.select
+    found = [_narrowed(block, matrix, catalogue, selection) for block in blocks]
     wanted = [place for places in found for place in places]
     if not wanted:
         wanted = _narrowed(_whole(matrix, selection), matrix, catalogue, selection)

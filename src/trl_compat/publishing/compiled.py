@@ -14,8 +14,21 @@ from typing import Any
 from trl_compat.advisories import STANDALONE, Catalogue, compiling
 from trl_compat.advisories.compiling import ABOUT, Json
 from trl_compat.cells.outcome import Outcome
+from trl_compat.errors import BadInput
 from trl_compat.packages import PACKAGES
 from trl_compat.results import CellResult, Results, found_in
+
+
+def folder_in(root: Path) -> Path:
+    """The folder of shipped files in a checkout.
+
+    Raises:
+        BadInput: there is none.
+    """
+    folder = root / "src" / "trl_compat" / "shipped"
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: not found; run this command in a checkout")
+    return folder
 
 
 def write(folder: Path, catalogue: Catalogue, document: Results) -> None:

@@ -46,6 +46,7 @@ def lint(
             *_ranges(advisory, releases),
             *_overlaps(advisory, releases),
             *_references(advisory, reproductions),
+            *_unobserved(advisory),
             *_open_ends(advisory, releases, document),
             *_avoidances(advisory, releases),
             *_advice(advisory),
@@ -150,6 +151,14 @@ def _references(advisory: Advisory, reproductions: Path) -> Rule:
         for variant in remedy.variants:
             if not reproduction or variant not in reproduction.variants:
                 yield "error", f"{remedy.name}: '{variant}' is not one of the variants"
+
+
+def _unobserved(advisory: Advisory) -> Rule:
+    """A symptom that nobody has seen, so that no cell can show it."""
+    for name, symptom in advisory.symptoms.items():
+        if fields := symptom.to_observe:
+            run = f"run: trl-compat advisories finish {advisory.id}"
+            yield "error", f"symptom {name}: {', '.join(fields)} still to be observed; {run}"
 
 
 def _functions(path: Path) -> set[str]:

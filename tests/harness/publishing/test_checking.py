@@ -306,7 +306,7 @@ affected:
 
 
 def test_a_range_that_scopes_share_is_not_edited_for_one(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="share a range by an alias"):
+    with pytest.raises(BadInput, match="share a value by an alias"):
         with_edits(SHARED, tmp_path, [Edit("saving", 1, "trl", "<=1.12.0", "<=1.11.0", "why")])
 
 

@@ -1,9 +1,10 @@
-"""Ranges replaced in the text of a record: nothing else changes, so comments and layout stay."""
+"""Values replaced in the text of a record: nothing else changes, so comments and layout stay."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +14,72 @@ from trl_compat.errors import BadInput
 from trl_compat.publishing.checking.proposals import Edit
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """Another text in place of a scalar.
+
+    Attributes:
+        keys: where it stands.
+        place: the part of the record that it is in, for messages.
+    """
+
+    keys: tuple[str | int, ...]
+    before: str
+    after: str
+    place: str
+
+
 def with_edits(text: str, path: Path, edits: Sequence[Edit]) -> str:
     """The text of a record with other ranges.
 
     Raises:
         BadInput: a range is not written where it belongs to one scope alone (an alias).
     """
+    return with_values(
+        text,
+        path,
+        [
+            Replacement(
+                ("affected", edit.scope - 1, "versions", edit.package),
+                edit.before,
+                edit.after,
+                f"affected {edit.scope}",
+            )
+            for edit in edits
+        ],
+    )
+
+
+def with_values(text: str, path: Path, replacements: Sequence[Replacement]) -> str:
+    """The text of a record with other values.
+
+    Raises:
+        BadInput: a value is not there, or not written where it belongs to one place alone (an
+            alias).
+    """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     spans = []
-    for edit in edits:
+    for one in replacements:
         node = root
-        for key in ("affected", edit.scope - 1, "versions", edit.package):
+        for key in one.keys:
             node = _child(node, key)
-        if node is None or not isinstance(node, yaml.ScalarNode) or node.value != edit.before:
+        if node is None or not isinstance(node, yaml.ScalarNode) or node.value != one.before:
             raise BadInput(
-                f"{path}: affected {edit.scope}: cannot find {edit.package} '{edit.before}'; "
-                "change it by hand"
+                f"{path}: {one.place}: cannot find {one.keys[-1]} '{one.before}'; change it by hand"
             )
-        spans.append((node.start_mark.index, node.end_mark.index, f'"{edit.after}"'))
+        # A string of JSON is one of YAML as well.
+        after = json.dumps(one.after, ensure_ascii=False)
+        spans.append((node.start_mark.index, node.end_mark.index, after))
     wanted = _meant(text)
-    for edit in edits:
-        wanted["affected"][edit.scope - 1]["versions"][edit.package] = edit.after
+    for one in replacements:
+        place = wanted
+        for key in one.keys[:-1]:
+            place = place[key]
+        place[one.keys[-1]] = one.after
     for start, end, new in sorted(spans, reverse=True):
         text = text[:start] + new + text[end:]
     if _meant(text) != wanted:
-        raise BadInput(f"{path}: scopes share a range by an alias; change it by hand")
+        raise BadInput(f"{path}: places share a value by an alias; change it by hand")
     return text
 
 
