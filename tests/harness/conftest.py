@@ -11,6 +11,7 @@ from hypothesis import settings
 from tests.harness.bisect.bench import bisection as bisection
 from tests.harness.gate_bench import bench as bench
 from tests.harness.hostile import odd as odd
+from tests.harness.new_failures import checkout as checkout
 from tests.harness.recorded_runs import where as where
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories import load as load_advisories

@@ -1,4 +1,4 @@
-"""``trl-compat advisories``: check the records, compile them for shipping, export them."""
+"""``trl-compat advisories``: add records, check them, compile them for shipping, export them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trl_compat.cli.adding import finish, new
 from trl_compat.errors import EXIT_FINDINGS, EXIT_OK, BadInput
 from trl_compat.text import terminal
 
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example: trl-compat advisories lint")
 def advisories() -> None:
-    """Check, compile and export the advisories of a checkout."""
+    """Add, check, compile and export the advisories of a checkout."""
+
+
+for command in (new, finish):
+    advisories.add_command(command)
 
 
 @advisories.command(epilog="Example: trl-compat advisories lint")
@@ -131,11 +136,11 @@ def compile_(root: Path) -> None:
     from trl_compat.publishing import compiled
 
     where = project.at(root)
-    folder = where.root / "src" / "trl_compat" / "shipped"
     document = results.read(where.reports / "results.json")
-    if document is None or not folder.is_dir():
-        missing = folder if document else where.reports / "results.json"
+    if document is None:
+        missing = where.reports / "results.json"
         raise BadInput(f"{missing}: not found; run this command in a checkout")
+    folder = compiled.folder_in(where.root)
     catalogue = records.load(where.advisories, where.reproductions)
     compiled.write(folder, catalogue, document)
     click.echo(f"compiled {len(catalogue.records)} advisories into {folder}")

@@ -71,3 +71,10 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0
     assert "Example: trl-compat" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "compile", "export", "finish", "lint", "new"])
+def test_every_command_for_advisories_has_help_with_an_example(command: str) -> None:
+    done = run("advisories", command, "--help")
+    assert done.returncode == 0
+    assert f"Example: trl-compat advisories {command}" in done.stdout

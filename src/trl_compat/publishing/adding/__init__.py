@@ -1,0 +1,1 @@
+"""A new failure: the files to fill in, the cells to run, and what is still missing."""
