@@ -2,8 +2,9 @@
 
 *Executed*, in a copy of the project: every ``trl-compat`` command but ``matrix``, ``gate``,
 ``plan``, ``bench``, ``bisect`` and ``refresh``, which build environments or ask the index,
-``check`` and ``nodes``, which want an environment, and ``merge``, which wants results of several
-machines (what they do is executed by tests of their own).
+``check`` and ``nodes``, which want an environment, ``merge``, which wants results of several
+machines, and ``advisories new`` and ``finish``, which begin a record and run its cells (what they
+do is executed by tests of their own).
 
 ``doctor`` finds something in the files of a user that stand there, which is its exit code 1; it
 says of this environment that it has no TRL.
@@ -93,7 +94,9 @@ def with_ours() -> dict[str, str]:
 
 
 def parsed(command: str, words: list[str]) -> click.Context:
-    found = cli.commands[command]
+    found: click.Command = cli.commands[command]
+    if isinstance(found, click.Group):
+        found, words = found.commands[words[0]], words[1:]
     return found.make_context(command, list(words), parent=click.Context(cli, obj=ROOT))
 
 
@@ -116,6 +119,8 @@ def test_the_command_works(words: list[str], copy: Path) -> None:
             *rest,
         ]:
             parsed(name, rest)
+        case ["trl-compat", "advisories", "new" | "finish", *_]:
+            parsed("advisories", words[2:])
         case ["trl-compat", "doctor", *files]:
             done = subprocess.run(
                 words, cwd=copy, env=with_ours(), capture_output=True, text=True, check=False
