@@ -61,6 +61,21 @@ def test_naming_what_the_profile_has_not_selects_it_all_the_same(
     ]
 
 
+def test_what_is_taken_from_the_whole_matrix_is_not_narrowed_by_the_profile(
+    matrix: Matrix, catalogue: Catalogue
+) -> None:
+    named = {"stacks": ("old",), "variants": ("zero3", "zero2"), "fixes": ("none",)}
+    assert {(c.variant, c.model) for c in cells(matrix, catalogue, **named, whole=True)} == {
+        (variant, model)
+        for variant in ("ddp", "zero2", "zero3")
+        for model in ("tiny-mistral", "tiny-qwen2")
+    }
+    assert {(c.variant, c.model) for c in cells(matrix, catalogue, **named)} == {
+        ("ddp", "tiny-qwen2"),
+        ("zero3", "tiny-qwen2"),
+    }
+
+
 def test_the_command_of_a_cell_selects_exactly_it_and_its_control(
     matrix: Matrix, catalogue: Catalogue
 ) -> None:

@@ -14,6 +14,7 @@ from tests.harness.new_failures import filled_in
 from tests.harness.observations import INIT, RAISED, SEEN, observed, record
 from tests.harness.recorded_runs import keep
 from trl_compat import advisories, results
+from trl_compat.advisories import patterns
 from trl_compat.advisories.symptom import OBSERVE
 from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell
@@ -21,6 +22,7 @@ from trl_compat.cli import cli
 from trl_compat.errors import BadInput
 from trl_compat.files import project
 from trl_compat.publishing.adding import starting
+from trl_compat.publishing.adding.observed import pattern
 from trl_compat.publishing.adding.starting import Shape
 from trl_compat.running import matrix_run
 from trl_compat.running.campaign import RunSpec
@@ -247,6 +249,26 @@ def test_the_values_of_a_silent_fault_are_printed_and_not_written(
         "      sum: [0.25, 0.5]",
         r'      kind: "a \\(b\\)|c"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("it (really) costs $1.50 [or more]*", r"^it \(really\) costs \$1\.50 \[or more\]\*"),
+        ("<X object at 0x7f00aa> is gone", "^<X object at 0x[0-9a-f]+> is gone"),
+        ("a \x1b[31mred\x9b word", r"^a .\[31mred. word"),
+        ("word " * 100, "^" + "word " * 31 + "word"),
+        ("two\n  lines", r"^two\s+lines"),
+    ],
+)
+def test_the_expression_of_a_message_is_found_in_it(message: str, said: str) -> None:
+    # As results keep them: the message in one line, the end of the traceback as it was printed.
+    signature = results.Signature(
+        exception="E", message=" ".join(message.split())[:500], where="a.py:f"
+    )
+    found = pattern(signature, f"Traceback ...\nE: {message}")
+    assert found == said
+    assert patterns.compiled(found)(message)
 
 
 def test_an_interrupted_run_says_nothing_of_the_record(

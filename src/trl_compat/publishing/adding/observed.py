@@ -90,13 +90,13 @@ def _fields(cell: CellResult) -> dict[str, str]:
     assert cell.signature is not None
     values = (
         cell.signature.exception,
-        _pattern(cell.signature, cell.traceback),
+        pattern(cell.signature, cell.traceback),
         glob.escape(cell.signature.where),
     )
     return dict(zip(FIELDS, values, strict=True))
 
 
-def _pattern(raised: Signature, traceback: str) -> str:
+def pattern(raised: Signature, traceback: str) -> str:
     """A regular expression for the beginning of a message."""
     text = raised.message
     if len(text) > LONGEST:
