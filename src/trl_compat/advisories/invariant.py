@@ -22,10 +22,10 @@ from trl_compat.advisories.schema import (
     Reference,
     Reproduction,
     Severity,
-    Value,
     WrongFix,
 )
 from trl_compat.advisories.symptom import Symptom
+from trl_compat.conditions import Value
 from trl_compat.files.models import FrozenModel
 
 BETWEEN = "/"  # the advisory's id and the name of its symptom, in a cell of an invariant
