@@ -152,7 +152,7 @@ def test_what_is_missing_is_the_last_sentence(
 ) -> None:
     last = finish().output.splitlines()[-1]
     assert "new-one: still missing: " in last
-    assert "2 edges executed on both sides (trl-compat advisories check --failure new-one)" in last
+    assert "runs on both sides of 2 edges (trl-compat advisories check --failure new-one)" in last
     assert "python -m tests.harness.observe new-one" in last
     assert "fix" not in last.replace("fixes", "")
     # A range of one release, with the one before and the one after it in the matrix.

@@ -133,7 +133,7 @@ def _missing(
     if not checked.showing:
         yield "a cell that shows it"
     if count := len(checked.open):
-        edges = f"{count} edge{'s' if count > 1 else ''} executed on both sides"
+        edges = f"runs on both sides of {count} edge{'s' if count > 1 else ''}"
         yield f"{edges} (trl-compat advisories check --failure {record.id})"
     yield from _unproven(record, document)
     if record.reproduction and not (where.root / ERRORS / f"{record.id}.json").is_file():
