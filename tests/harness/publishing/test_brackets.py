@@ -108,3 +108,11 @@ def test_a_record_that_covers_no_stack_is_refused(matrix: Matrix, catalogue: Cat
     nowhere = covering(catalogue, "saving", trl="==0.5.0")
     with pytest.raises(BadInput, match=r"no stack of matrix\.yaml is in the ranges of saving"):
         brackets.select(matrix, nowhere, "saving", models=MODEL)
+
+
+def test_a_mask_that_covers_no_stack_does_not_run_everything(
+    matrix: Matrix, catalogue: Catalogue
+) -> None:
+    nowhere = covering(catalogue, "early-stop", accelerate="==0.1.0")
+    with pytest.raises(BadInput, match="is in the ranges of early-stop"):
+        brackets.select(matrix, nowhere, "early-stop", stacks=("old",), models=MODEL)

@@ -61,12 +61,14 @@ def select(
     cells = _shown_somewhere(table, catalogue, record, stacks, anywhere)
     showing = [cell for cell in cells if shows(cell, failure)]
     pairs = _pairs(catalogue, record, showing)
-    if not stacks and profile is None:
-        if not showing:
-            raise BadInput(
-                f"no stack of matrix.yaml is in the ranges of {failure}; add one (see "
-                "docs/adding-a-version.md), or correct 'affected' or the variants"
-            )
+    unnamed = not stacks and profile is None
+    # Without pairs nothing would be named, and everything be run.
+    if not pairs or (unnamed and not showing):
+        raise BadInput(
+            f"no stack of matrix.yaml is in the ranges of {failure}; add one (see "
+            "docs/adding-a-version.md), or correct 'affected' or the variants"
+        )
+    if unnamed:
         stacks = _stacks(table, record, [c for c in cells if _pair(c) in pairs])
     own = record.reproduction is not None
     return Selection(
