@@ -94,8 +94,10 @@ def stepped(rank: Rank, engine: Any) -> measuring.Tensors:
         return measuring.state(engine.module)
     from deepspeed.utils import safe_get_full_fp32_param
 
-    named = engine.module.named_parameters()
-    return {name: safe_get_full_fp32_param(p).detach().cpu().clone() for name, p in named}
+    found = {n: safe_get_full_fp32_param(p) for n, p in engine.module.named_parameters()}
+    if any(tensor is None for tensor in found.values()):
+        rank.not_applicable("this DeepSpeed does not tell the weights that its optimizer steps")
+    return {name: tensor.detach().cpu().clone() for name, tensor in found.items()}
 
 
 def assert_dtype(rank: Rank, engine: Any) -> None:
