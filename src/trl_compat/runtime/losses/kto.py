@@ -96,6 +96,8 @@ def trainer(rank: Rank, reference: Path, count: int = 1, **more: Any) -> Any:
     }
     config = config_class(**steps.arguments(rank, config_class, **asked))
     tokenizer = AutoTokenizer.from_pretrained(rank.spec.model_dir)
+    if tokenizer.bos_token is None and not at_least("trl", "0.12.0"):
+        tokenizer.bos_token = tokenizer.eos_token  # it begins every prompt with one, None or not
     named = "processing_class" if at_least("trl", "0.12.0") else "tokenizer"
     with steps.fsdp(rank):
         return trainer_class(
