@@ -58,3 +58,22 @@ JSON = ("requirements.txt", "--format", "json")
 IGNORE = """[tool.trl-compat]
 ignore = [{{failure = "unwrap-double-yield", reason = "we stop at any exception", expires = {}}}]
 """
+
+
+def own_record(*blocks: str) -> str:
+    """A record of one's own, with these blocks as the scopes that are affected."""
+    affected = ", ".join(f"{{symptom: x, {block}}}" for block in blocks)
+    return (
+        "{id: mine, title: t, summary: s, severity: slow, cause: c, references: [], masks: true,"
+        f" symptoms: {{x: {{exception: E, message: m, where: w}}}}, affected: [{affected}]}}"
+    )
+
+
+def said_of_own(folder: Path, text: str, have: str, *words: str) -> dict[str, object] | None:
+    """What doctor says of a record of one's own."""
+    (folder / "own").mkdir(exist_ok=True)
+    (folder / "own" / "mine.yaml").write_text(text)
+    done = doctor(folder, *JSON, "--advisories", "own", *words, text=have)
+    assert done.returncode in (0, 1), done.stderr
+    (report,) = json.loads(done.stdout)["reports"]
+    return next((d for d in report["diagnoses"] if d["id"] == "mine"), None)

@@ -179,12 +179,14 @@ def trainer(name: str, trl: Version) -> names.Trainer | None:
 
 
 def _typed(value: Value) -> Value:
-    """Numbers and truth as such."""
+    """Numbers, truth and nothing as such."""
     if not isinstance(value, str):
         return value
     text = value.strip()
     if text.casefold() in ("true", "false"):
         return text.casefold() == "true"
+    if text == "null":  # as in records: the configuration does not have the key
+        return None
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,3})?", text):

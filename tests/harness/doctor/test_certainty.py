@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.doctor_runs import JSON, NEW, OLD, REST_OF_A_FREEZE, doctor, ids
+from tests.harness.doctor_runs import (
+    JSON,
+    NEW,
+    OLD,
+    REST_OF_A_FREEZE,
+    doctor,
+    ids,
+    own_record,
+    said_of_own,
+)
 from trl_compat.doctor import assumptions
 from trl_compat.doctor.diagnosis import Status, status_of
 from trl_compat.matching import applies
@@ -24,24 +33,6 @@ from trl_compat.usage import vocabulary
 from trl_compat.usage.conditions import Named, UsageBuilder
 
 WITHOUT = OLD.replace("deepspeed==0.15.2\n", "") + REST_OF_A_FREEZE
-
-
-def record(*blocks: str) -> str:
-    affected = ", ".join(f"{{symptom: x, {block}}}" for block in blocks)
-    return (
-        "{id: mine, title: t, summary: s, severity: slow, cause: c, references: [], masks: true,"
-        f" symptoms: {{x: {{exception: E, message: m, where: w}}}}, affected: [{affected}]}}"
-    )
-
-
-def mine(folder: Path, text: str, have: str, *words: str) -> dict[str, object] | None:
-    """What doctor says of a record of one's own."""
-    (folder / "own").mkdir(exist_ok=True)
-    (folder / "own" / "mine.yaml").write_text(text)
-    done = doctor(folder, *JSON, "--advisories", "own", *words, text=have)
-    assert done.returncode in (0, 1), done.stderr
-    (report,) = json.loads(done.stdout)["reports"]
-    return next((d for d in report["diagnoses"] if d["id"] == "mine"), None)
 
 
 LOW, HIGH = 'versions: {transformers: "<5"}', 'versions: {transformers: ">=5"}'
@@ -122,50 +113,10 @@ def test_blocks_that_together_leave_nothing_out_apply(
     status: str,
     when: list[str] | None,
 ) -> None:
-    found = mine(tmp_path, record(*blocks), f"trl==1.16.0\n{have}\n", *words)
+    found = said_of_own(tmp_path, own_record(*blocks), f"trl==1.16.0\n{have}\n", *words)
     assert found is not None
     assert found["status"] == status
     assert when is None or found["when"] == when
-
-
-STEPS = "gradient_accumulation_steps"
-
-
-@pytest.mark.parametrize(
-    ("conditions", "configuration", "status"),
-    [
-        (f'{STEPS}: ">=3"', {STEPS: 4}, "applies"),
-        (f'{STEPS}: ">=3"', {STEPS: 2}, None),
-        (f'{STEPS}: ">=3"', {STEPS: "auto"}, "applies-if"),
-        (f'{STEPS}: ">=3"', {}, "applies-if"),
-        ("gradient_clipping: null", {}, "applies"),
-        ("gradient_clipping: null", {"gradient_clipping": "auto"}, None),
-        ("gradient_clipping: null", {"gradient_clipping": 0.3}, None),
-        ('gradient_clipping: ">0.25"', {"gradient_clipping": 0.3}, "applies"),
-        ('gradient_clipping: ">0.25"', {"gradient_clipping": 0.2}, None),
-        ('gradient_clipping: ">0.25"', {}, None),  # the file says that there is none
-        ("offload_optimizer: none", {}, "applies"),
-        ("offload_optimizer: [cpu, nvme]", {}, None),
-    ],
-)
-def test_what_a_configuration_sets_or_leaves_out_decides(
-    conditions: str, configuration: dict[str, object], status: str | None, tmp_path: Path
-) -> None:
-    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {}, **configuration}))
-    # Another block of the record knows the key as one that may be missing.
-    other = "conditions: {trainer: PPO, gradient_clipping: null}"
-    text = record(f"conditions: {{{conditions}}}", other)
-    words = ("--trainer", "SFT", "--ds-config", "ds.json")
-    found = mine(tmp_path, text, OLD, *words)
-    assert (found or {"status": None})["status"] == status
-
-
-def test_bounds_and_missing_keys_are_said_in_words(tmp_path: Path) -> None:
-    text = record(f'conditions: {{{STEPS}: ">=3", gradient_clipping: null}}')
-    found = mine(tmp_path, text, OLD, "--trainer", "SFT")
-    assert found is not None
-    said = "with gradient_accumulation_steps >= 3 and no gradient_clipping in the configuration"
-    assert said.removeprefix("with ") in str(found["when"]).replace("with ", "and ")
 
 
 @pytest.mark.parametrize(
@@ -224,8 +175,8 @@ def test_a_build_from_between_two_releases_may_be_like_either(tmp_path: Path) ->
     done = doctor(tmp_path, *JSON, "--strategy", "ddp", text=text)
     assert "trl-fsdpmodule-torch25" in ids(done, "cannot-tell")
     assert "is a build between two releases" in done.stdout
-    both = record('versions: {torch: "<2.6"}', 'versions: {torch: ">=2.6"}')
-    found = mine(tmp_path, both, text)
+    both = own_record('versions: {torch: "<2.6"}', 'versions: {torch: ">=2.6"}')
+    found = said_of_own(tmp_path, both, text)
     assert found is not None
     assert found["status"] == "applies"
 
@@ -314,10 +265,10 @@ def test_no_format_sounds_like_an_all_clear_where_nothing_was_looked_at(
 
 
 def test_a_part_of_the_question_without_an_answer_is_named(tmp_path: Path) -> None:
-    words = ("--trainer", "GRPO,KTO", "--strategy", "fsdp1")
+    words = ("--trainer", "GRPO,ORPO", "--strategy", "fsdp1")
     text = OLD.replace("0.12.2", "0.16.0").replace("4.46.3", "4.49.0").replace("0.34.2", "1.4.0")
     done = doctor(tmp_path, "requirements.txt", *words, text=text)
-    assert "note: no cell was ever run for the KTO trainer with FSDP1" in done.stdout
+    assert "note: no cell was ever run for the ORPO trainer with FSDP1" in done.stdout
     assert "grpo-fsdp-ref-device" in done.stdout
 
 

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "src" / "trl_compat"
 # From the ground up, as the data goes: what is known and what can be run, the cells of both, what
 # is run and what comes out.
 FLOORS = (
-    ("errors", "packages", "ranges", "runtime", "text", "verifying"),
+    ("conditions", "errors", "packages", "ranges", "runtime", "text", "verifying"),
     ("files", "fixes", "machine", "shipped"),
     ("advisories", "stacks"),
     ("cells", "usage"),

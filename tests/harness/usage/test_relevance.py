@@ -58,9 +58,9 @@ def test_an_unknown_trainer_is_never_passed_over(shipped: Catalogue) -> None:
     with pytest.raises(BadInput, match="no TRL release has a trainer 'SFTT'; did you mean 'SFT'"):
         usage(shipped, ["SFTT"], [])
     with pytest.raises(
-        BadInput, match=r"--trainer KTO: no known failure concerns it; available: .*GRPO"
+        BadInput, match=r"--trainer DDPO: no known failure concerns it; available: .*GRPO"
     ):
-        usage(shipped, ["GRPO,KTO"], [])
+        usage(shipped, ["GRPO,DDPO"], [])
     both = usage(shipped, ["GRPO,PPO"], [])
     assert both == usage(shipped, ["grpo ppo"], []) == usage(shipped, ["GRPOTrainer", "PPO"], [])
     assert both.trainers == ("GRPO", "PPO")
