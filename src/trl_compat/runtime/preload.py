@@ -88,7 +88,8 @@ def import_stack() -> Imports:
                 getattr(importlib.import_module("transformers"), name).keys()
     # What scenarios need of ours: it has no bytecode, so each rank would compile it again.
     for ours in pkgutil.iter_modules([os.path.dirname(__file__)]):
-        importlib.import_module(f"{__package__}.{ours.name}")
+        if not ours.ispkg:  # losses count for the cells that import them only
+            importlib.import_module(f"{__package__}.{ours.name}")
     return imports
 
 
