@@ -13,6 +13,7 @@ from trl_compat import results
 from trl_compat.advisories import Catalogue
 from trl_compat.report import known_good_files, logs, markdown
 from trl_compat.report.formats import FORMATS
+from trl_compat.report.known_good import Release, known_good
 from trl_compat.stacks.environments import cache
 
 
@@ -47,20 +48,27 @@ def render_all(
         catalogue: the advisories.
         locks: folders with locks of stacks, beside that of this machine.
     """
-    texts = rendered(document, catalogue)
+    releases = known_good(document, catalogue)
+    texts = _rendered(document, catalogue, releases)
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
     for path in _of_gone_failures(folder, texts):
         path.unlink(missing_ok=True)
-    known_good_files.write_locks(folder, document, catalogue, [cache.root() / "locks", *locks])
+    known_good_files.write_locks(folder, releases, [cache.root() / "locks", *locks])
 
 
 def rendered(document: results.Results, catalogue: Catalogue) -> dict[str, str]:
     """The text of every such report, by file name."""
+    return _rendered(document, catalogue, known_good(document, catalogue))
+
+
+def _rendered(
+    document: results.Results, catalogue: Catalogue, releases: Sequence[Release]
+) -> dict[str, str]:
     texts = {f.file: f.render(document, catalogue) for f in FORMATS.values() if f.default}
     details = markdown.details(document, catalogue)
-    return {**texts, **details, **known_good_files.files(document, catalogue)}
+    return {**texts, **details, **known_good_files.files(releases)}
 
 
 def outdated(folder: Path, document: results.Results, catalogue: Catalogue) -> list[str]:

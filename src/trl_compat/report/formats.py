@@ -17,6 +17,7 @@ from trl_compat.report import (
     sarif,
     trains_right,
 )
+from trl_compat.report.known_good import known_good
 from trl_compat.results import Results
 
 
@@ -26,7 +27,8 @@ class Format:
 
     Attributes:
         file: its file in reports/.
-        default: whether that file is written without being asked for.
+        default: whether that file is written without being asked for; that of the known-good
+            stacks is, with the files that it links.
         render: makes the text.
     """
 
@@ -38,7 +40,11 @@ class Format:
 FORMATS = {
     "html": Format("compatibility.html", True, html.render),
     "markdown": Format("compatibility.md", True, markdown.render),
-    "known-good": Format("known-good.md", True, known_good_files.render),
+    "known-good": Format(
+        known_good_files.TABLE,
+        False,
+        lambda document, catalogue: known_good_files.render(known_good(document, catalogue)),
+    ),
     "trains-right": Format("trains-right.md", True, trains_right.render),
     "junit": Format("junit.xml", True, lambda document, _: junit.render(document)),
     "badge": Format("badge.svg", True, lambda document, _: badge.render_svg(document)),

@@ -6,6 +6,7 @@ contain stack, failure and the difference, so that no id has to be decoded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
@@ -16,13 +17,17 @@ from trl_compat.results import CellResult, Results
 
 # Nothing is said for or against these; the rest of what was not run is an error, no failure.
 NOT_RUN = (Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE)
+NOT_IN_XML = re.compile(r"[^\t\n -\ud7ff\ue000-\U0010ffff]")
 
 
 def render(document: Results) -> str:
     """The report as JUnit XML (the common xunit2 subset)."""
     root = ET.Element("testsuites", {"name": "trl-compat", **_counts(document.cells)})
+    by_stack: dict[str, list[CellResult]] = {}
+    for cell in document.cells:
+        by_stack.setdefault(cell.stack, []).append(cell)
     for stack in tables.stacks_of(document, document.cells):
-        cells = [cell for cell in document.cells if cell.stack == stack]
+        cells = by_stack[stack]
         started = min(cell.started_at for cell in cells)
         about = {"name": stack, "timestamp": started, **_counts(cells)}
         suite = ET.SubElement(root, "testsuite", about)
@@ -47,8 +52,9 @@ def name_of(cell: CellResult) -> str:
 
 def _runs(document: Results, cells: Sequence[CellResult]) -> Iterator[tuple[str, str]]:
     """How and where the cells of a stack were run, each run once."""
+    used = {run.id for cell in cells if (run := document.run_of(cell))}
     for run in document.all_runs:
-        if any(document.run_of(cell) == run for cell in cells):
+        if run.id in used:
             yield "run", f"{run.command} ({run.started_at}, trl-compat {run.harness_version})"
             yield "host", provenance.machine(run.host)
 
@@ -105,4 +111,4 @@ def _case(cell: CellResult) -> ET.Element:
 
 def _clean(text: str) -> str:
     """The text without characters that XML 1.0 cannot hold."""
-    return "".join(c for c in text if c in "\t\n" or " " <= c <= "\ud7ff" or c >= "\ue000")
+    return NOT_IN_XML.sub("", text)

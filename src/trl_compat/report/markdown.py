@@ -220,21 +220,23 @@ def _stacks(document: Results) -> Iterator[str]:
     yield "## The stacks"
     yield ""
     stacks = tables.newest_first(document)
+    batches = provenance.batches(document)
     if len(stacks) <= tables.MOST_ROWS:
-        yield from _versions(document, stacks)
+        yield from _versions(document, stacks, batches)
         return
     for minor, names in tables.by_minor(document, stacks):
         yield f"<details><summary>TRL {minor}: {len(names)} stacks</summary>"
         yield ""
-        yield from _versions(document, names)
+        yield from _versions(document, names, batches)
         yield ""
         yield "</details>"
 
 
-def _versions(document: Results, stacks: Sequence[str]) -> Iterator[str]:
+def _versions(
+    document: Results, stacks: Sequence[str], batches: Sequence[provenance.Batch]
+) -> Iterator[str]:
     yield _row("stack", *SHOWN_PACKAGES, "as of", "[run](#the-runs)")
     yield _row(*["---"] * (len(SHOWN_PACKAGES) + 3))
-    batches = provenance.batches(document)
     for name in stacks:
         stack = document.stacks[name]
         versions = [tables.version_text(getattr(stack, p)) for p in SHOWN_PACKAGES]

@@ -75,11 +75,12 @@ def tell(chosen: Collection[str], seen: Mapping[str, str]) -> Told:
     if not named:
         return Told(tuple(commits))
     words = {Version(v): word for v, word in seen.items() if not v.startswith("git+")}
-    names = {v: str(v) for v in releases.known().final("trl")}
+    names = {**releases.known().names("trl")}
     names |= {Version(v): v for v in (*seen, *chosen) if not v.startswith("git+")}
     others: dict[str, list[Version]] = {}
+    first, last = min(named), max(named)
     for version in sorted(names):
-        if min(named) < version < max(named) and version not in named:
+        if first < version < last and version not in named:
             others.setdefault(words.get(version, NOT_RUN), []).append(version)
     between = []
     for word, versions in others.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 
 from packaging.version import Version
@@ -70,6 +71,7 @@ def expected(cell: results.CellResult) -> str:
     return "nothing" if cell.expected is None else str(cell.expected)
 
 
+@cache
 def version_key(value: str) -> tuple[bool, Version]:
     """Sort key of a version as versions order, with git commits before every release.
 

@@ -49,6 +49,14 @@ class Releases:
             for gone in [self.yanked.get(package, {})]
         }
 
+    @cached_property
+    def _names(self) -> dict[str, dict[Version, str]]:
+        return {p: {v: str(v) for v in known} for p, known in self._final.items()}
+
+    def names(self, package: str) -> Mapping[Version, str]:
+        """The final releases, oldest first, and how each is written."""
+        return self._names.get(package, {})
+
     def of(self, package: str) -> list[Version]:
         """Every release, pre-releases included, oldest first; none for an unknown package."""
         return self._ordered.get(package, [])

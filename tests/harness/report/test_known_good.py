@@ -215,7 +215,9 @@ def test_the_files_are_exact_and_the_commands_work(catalogue: Catalogue, tmp_pat
     )
     cells.append(cell(SILENT, "as-released", Outcome.PASS, "wait-for-every-handle"))
     made = document(cells, s=older)
-    files = known_good_files.files(made, catalogue)
+    (release,) = known_good(made, catalogue)
+    files = known_good_files.files([release])
+    table = files.pop("known-good.md")
     assert sorted(files) == [
         "known-good/trl-1.12.0-with-fixes.constraints.txt",
         "known-good/trl-1.12.0-with-fixes.requirements.txt",
@@ -232,10 +234,12 @@ def test_the_files_are_exact_and_the_commands_work(catalogue: Catalogue, tmp_pat
     assert "numpy==2.4.6" in files[sorted(files)[0]].splitlines()
     report.render_all(tmp_path, made, catalogue)
     assert report.outdated(tmp_path, made, catalogue) == []
-    (row,) = known_good_files.data(made, catalogue)
-    (fix,) = row["sets"][0]["fixes"]
-    assert fix["command"] in (tmp_path / "known-good.md").read_text()
-    words = fix["command"].replace("reports/", f"{tmp_path}/").split()[1:]
+    assert (tmp_path / "known-good.md").read_text() == table
+    assert release.with_fixes is not None
+    (fix,) = release.with_fixes.fixes
+    command = known_good_files.command(fix, release.with_fixes, "reports/")
+    assert command in table
+    words = command.replace("reports/", f"{tmp_path}/").split()[1:]
     done = CliRunner().invoke(cli, ["--project", str(ROOT), *words])
     assert done.exit_code == 0, done.output
     assert "zero3_gloo_unwaited_allgather.apply()" in done.output
