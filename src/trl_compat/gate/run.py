@@ -203,7 +203,7 @@ def _matrix_of(table: Matrix, stacks: Mapping[str, Stack], blocks: tuple[Selecto
         exclude.model_copy(update={"stack": name, "grid": None})
         for exclude in table.excludes
         for name, stack in stacks.items()
-        if exclude.stack in (None, name) and exclude.grid in (None, stack.grid, *stack.also_in)
+        if exclude.stack in (None, name) and exclude.concerns(stack)
     )
     # A grid has made such a stack once; here the user names it.
     named = {n: s.model_copy(update={"grid": "", "also_in": ()}) for n, s in stacks.items()}

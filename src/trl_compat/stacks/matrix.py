@@ -10,15 +10,18 @@ import re
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import InvalidVersion, Version
 from pydantic import Field, field_validator, model_validator
 
+from trl_compat import ranges
 from trl_compat.errors import BadInput
 from trl_compat.files import documents
 from trl_compat.files.models import FrozenModel
 from trl_compat.files.names import NAME
 from trl_compat.packages import PACKAGES
+from trl_compat.ranges import Answer
 from trl_compat.stacks.exact_version import ExactVersion, check_python
 from trl_compat.stacks.grids import expansion
 from trl_compat.stacks.grids.expansion import Expansion
@@ -160,24 +163,56 @@ class Profile(FrozenModel):
 
 
 class Exclude(FrozenModel):
-    """Cells that are not run, with the reason; a field that is left out matches everything."""
+    """Cells that are not run, with the reason; a field that is left out matches everything.
+
+    Attributes:
+        versions: a range for each package that decides, in place of naming every stack.
+        failure: one or several, like ``variant``.
+    """
 
     reason: str = Field(min_length=10)
     stack: str | None = None
     grid: str | None = None
-    failure: str | None = None
-    variant: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    failure: str | tuple[str, ...] | None = None
+    variant: str | tuple[str, ...] | None = None
     model: str | None = None
 
+    @field_validator("versions")
+    @classmethod
+    def _ranges(cls, versions: dict[str, str]) -> dict[str, str]:
+        for package, range_ in versions.items():
+            if package not in PACKAGES:
+                raise ValueError(unknown_name("package", package, PACKAGES))
+            try:
+                ranges.ranges(range_)
+            except InvalidSpecifier:
+                raise ValueError(
+                    f"{package}: '{range_}' is not a version range such as '>=1.0,<2'"
+                ) from None
+        return versions
+
     def covers(self, *, stack: str, failure: str, variant: str, model: str) -> bool:
-        """Whether this exclude names the cell, its grid left aside (:meth:`Matrix.excluded`)."""
+        """Whether this exclude names the cell, :meth:`concerns` left aside."""
         pairs = (
             (self.stack, stack),
             (self.failure, failure),
             (self.variant, variant),
             (self.model, model),
         )
-        return all(wanted is None or wanted == actual for wanted, actual in pairs)
+        return all(
+            actual in wanted if isinstance(wanted, tuple) else wanted in (None, actual)
+            for wanted, actual in pairs
+        )
+
+    def concerns(self, stack: Stack | None) -> bool:
+        """Whether the grid and the versions that it names, if any, are those of a stack."""
+        if stack is None:
+            return self.grid is None and not self.versions
+        in_range = ranges.of_stack(stack)
+        return self.grid in (None, stack.grid, *stack.also_in) and all(
+            in_range(package, range_) is Answer.YES for package, range_ in self.versions.items()
+        )
 
 
 class Matrix(FrozenModel):
@@ -263,11 +298,9 @@ class Matrix(FrozenModel):
     def excluded(self, *, stack: str, failure: str, variant: str, model: str) -> str | None:
         """The reason for which a cell is left out; None if it is not."""
         for exclude in self.excludes:
-            found = self.stacks.get(stack)
-            grids = (found.grid, *found.also_in) if found else ()
-            if exclude.grid in (None, *grids) and exclude.covers(
+            if exclude.covers(
                 stack=stack, failure=failure, variant=variant, model=model
-            ):
+            ) and exclude.concerns(self.stacks.get(stack)):
                 return exclude.reason
         return None
 

@@ -17,6 +17,7 @@ from packaging.version import Version
 from tests.harness.commands import run
 from tests.harness.conftest import ROOT
 from trl_compat.errors import BadInput
+from trl_compat.files.names import LONGEST, NAME
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import releases
 from trl_compat.stacks import matrix
@@ -199,6 +200,25 @@ def test_a_name_has_the_parts_that_tell_stacks_apart() -> None:
         f"{plain}-as-of-2024-01-04",
         f"{plain}-as-of-2025-01-01",
     ]
+
+
+def test_a_name_that_would_be_too_long_is_cut_and_tells_apart_all_the_same() -> None:
+    stack = rows({"trl": "0.9.0"})[0]
+    stacks = [
+        dataclasses.replace(
+            stack, torch=f"2.{n}.0", accelerate=f"1.{n}.0", peft=f"0.{n}.0", as_of=day
+        )
+        for n in (100, 200)
+        for day in (datetime.date(2024, 1, 1), datetime.date(2025, 1, 1))
+    ]
+    names = list(expansion.names(stacks))
+    assert len(set(names)) == 4
+    assert all(NAME.fullmatch(name) and len(name) == LONGEST for name in names)
+    start = "grid-trl-0.9.0-transformers-4.0.0-deepspeed-0.1.0-torch-2.100.0-accelerate-1.100.0-"
+    assert names[0].startswith(start)
+    two = [dataclasses.replace(stack, torch=torch) for torch in ("2.12.0", "2.13.0")]
+    longer = [dataclasses.replace(one, transformers="4.100.100") for one in two]
+    assert [name[-12:] for name in expansion.names(longer)] == ["torch-2.12.0", "torch-2.13.0"]
 
 
 # What a file may say wrongly, as it stands in it, and the sentence for it.

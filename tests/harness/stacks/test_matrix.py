@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,38 @@ def test_git_commits_have_no_version(project_folder: Path) -> None:
     assert stack.version("trl") is None
     assert stack.commit("trl") == "724acb971"
     assert "trl @ git+https://github.com/huggingface/trl@724acb971" in stack.requirements()
+
+
+def test_an_exclude_may_name_versions_and_several_failures(tmp_path: Path) -> None:
+    exclude = "{versions: {trl: '<1.0'}, failure: [ppo-zero3-save, logps], variant: [zero2, zero3]"
+    table = changed(tmp_path, exclude)
+    place = {"failure": "logps", "variant": "zero3", "model": "tiny-qwen2"}
+    assert table.excluded(stack="trl-0.12.2", **place) == "a reason that is long enough"
+    assert table.excluded(stack="trl-1.12.0", **place) is None
+    assert table.excluded(stack="trl-0.12.2", **{**place, "failure": "ranks"}) is None
+    assert table.excluded(stack="trl-0.12.2", **{**place, "variant": "ddp"}) is None
+    commit = next(name for name, stack in table.stacks.items() if stack.commit("trl"))
+    assert table.excluded(stack=commit, **place) is None  # no range speaks of a commit
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ("{tlr: '<1.0'}", "unknown package 'tlr'; did you mean 'trl'?"),
+        ("{trl: '1.0'}", "'1.0' is not a version range"),
+    ],
+)
+def test_the_versions_of_an_exclude_are_ranges_of_packages(
+    tmp_path: Path, versions: str, said: str
+) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)):
+        changed(tmp_path, f"{{versions: {versions}, failure: logps")
+
+
+def changed(folder: Path, exclude: str) -> matrix.Matrix:
+    """The committed matrix with one more exclude, of which the reason is added."""
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    line = f"  - {exclude}, reason: a reason that is long enough}}\n"
+    path = folder / "matrix.yaml"
+    path.write_text(text.replace("\nexcludes:\n", f"\nexcludes:\n{line}"), encoding="utf-8")
+    return matrix.load(path)

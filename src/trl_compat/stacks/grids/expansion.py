@@ -7,12 +7,15 @@ result.  Rows with the same versions are one.
 from __future__ import annotations
 
 import datetime
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from trl_compat.errors import BadInput
+from trl_compat.files.names import LONGEST, NAME
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import releases, requires
 from trl_compat.stacks.grids import sampling
@@ -168,4 +171,10 @@ def names(stacks: Sequence[GridStack]) -> dict[str, GridStack]:
 
 def _name(stack: GridStack, parts: Sequence[str]) -> str:
     words = (f"{part.replace('_', '-')}-{getattr(stack, part)}" for part in parts)
-    return f"grid-{'-'.join(words)}"
+    whole = f"grid-{'-'.join(words)}"
+    if NAME.fullmatch(whole):
+        return whole
+    # Too long for the names of files: a digest says the rest.
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    start = re.sub("[^a-z0-9.+-]", "-", whole.lower())[: LONGEST - len(digest) - 1]
+    return f"{start.rstrip('.+-')}-{digest}"
