@@ -11,21 +11,33 @@ from pathlib import Path
 
 from trl_compat import results
 from trl_compat.advisories import Catalogue
-from trl_compat.report import known_good_files, logs, markdown
+from trl_compat.report import freshness, known_good_files, logs, markdown
 from trl_compat.report.formats import FORMATS
 from trl_compat.report.known_good import Release, known_good
 from trl_compat.stacks.environments import cache
 
 
 def write_all(
-    folder: Path, document: results.Results, catalogue: Catalogue, *, locks: Sequence[Path] = ()
+    folder: Path,
+    document: results.Results,
+    catalogue: Catalogue,
+    *,
+    locks: Sequence[Path] = (),
+    note: Path | None = None,
 ) -> None:
-    """Writes results and every report made from them; ``locks`` as in :func:`render_all`."""
+    """Writes results and every report made from them; ``locks`` as in :func:`render_all`.
+
+    Reports of which ``note`` says that they would be the same are not made again.
+    """
     path = folder / "results.json"
     results.write(path, document)
+    if note is not None and freshness.holds(note, folder, catalogue):
+        return
     written = results.read_leniently(path)
     assert written is not None
-    render_all(folder, written, catalogue, locks=locks)
+    files = render_all(folder, written, catalogue, locks=locks)
+    if note is not None:
+        freshness.write(note, folder, catalogue, files)
 
 
 def upgrade(folder: Path, document: results.Results) -> results.Results:
@@ -39,8 +51,8 @@ def upgrade(folder: Path, document: results.Results) -> results.Results:
 
 def render_all(
     folder: Path, document: results.Results, catalogue: Catalogue, *, locks: Sequence[Path] = ()
-) -> None:
-    """Writes every report that is made from results.json without being asked for.
+) -> list[str]:
+    """Writes every report that is made from results.json without being asked for; names them.
 
     Args:
         folder: the reports.
@@ -55,7 +67,8 @@ def render_all(
         (folder / name).write_bytes(text.encode())
     for path in _of_gone_failures(folder, texts):
         path.unlink(missing_ok=True)
-    known_good_files.write_locks(folder, releases, [cache.root() / "locks", *locks])
+    kept = known_good_files.write_locks(folder, releases, [cache.root() / "locks", *locks])
+    return [*texts, *kept]
 
 
 def rendered(document: results.Results, catalogue: Catalogue) -> dict[str, str]:

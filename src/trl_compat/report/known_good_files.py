@@ -38,8 +38,10 @@ def files(releases: Sequence[Release]) -> dict[str, str]:
     return found
 
 
-def write_locks(folder: Path, releases: Sequence[Release], kept: Sequence[Path]) -> None:
+def write_locks(folder: Path, releases: Sequence[Release], kept: Sequence[Path]) -> list[str]:
     """Puts each stack's lock beside its files, and removes files of stacks that are good no more.
+
+    Returns the paths of the locks below the folder, of those that nobody has as well.
 
     Args:
         folder: the reports.
@@ -51,8 +53,9 @@ def write_locks(folder: Path, releases: Sequence[Release], kept: Sequence[Path])
     for path in left_over(folder, wanted):
         path.unlink()
     digests = {_digest(folder / _path(one, LOCK)) for one in sets}
+    paths = [_path(one, LOCK) for one in sets]
     if all(one.versions.lock_sha256 in digests for one in sets):
-        return
+        return paths
     locks = {_digest(path): path for place in kept for path in place.glob("*.txt")}
     for one in sets:
         path = folder / _path(one, LOCK)
@@ -62,6 +65,7 @@ def write_locks(folder: Path, releases: Sequence[Release], kept: Sequence[Path])
         if found := locks.get(one.versions.lock_sha256):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(found.read_bytes())
+    return paths
 
 
 def left_over(folder: Path, wanted: Collection[str]) -> list[Path]:

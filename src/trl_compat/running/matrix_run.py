@@ -246,7 +246,8 @@ def write(ran: Ran) -> results.Results:
     with filelock.FileLock(where.state / "reports.lock"):
         document = ran.over(results.read_leniently(where.reports / "results.json"))
         document = ran.with_logs(document)
-        report.write_all(where.reports, document, ran.campaign.catalogue)
+        note = where.state / "reports-made.json"
+        report.write_all(where.reports, document, ran.campaign.catalogue, note=note)
     return document
 
 
