@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from trl_compat import results
 from trl_compat.cells import devices
 from trl_compat.cells.observation import Launch, left_running
-from trl_compat.cells.plan import Cell, CellPlan
+from trl_compat.cells.plan import Cell, CellPlan, NotRun
 from trl_compat.cells.rerun import Again
 from trl_compat.cells.verdict import Verdict
 from trl_compat.packages import PACKAGES
@@ -132,8 +132,19 @@ def _not_run(
     run: RunResult,
     cells: Sequence[CellResult],
 ) -> Iterator[NotRunResult]:
-    """What the matrix leaves out: of this run, and of earlier ones as far as it still does."""
-    mine = [NotRunResult(**left.model_dump(), run=run.id) for left in planned.not_run]
+    """What the matrix leaves out: of this run, and of earlier ones as far as it still does.
+
+    What an earlier run left out for the same reason stays that run's: nothing about it is new.
+    """
+    said = {
+        (_place(old), old.reason): of.id
+        for old in (previous.not_run if previous else ())
+        if previous and (of := previous.run_of(old))
+    }
+    mine = [
+        NotRunResult(**left.model_dump(), run=said.get((_place(left), left.reason), run.id))
+        for left in planned.not_run
+    ]
     yield from mine
     told = {_place(left) for left in mine} | {_place(cell) for cell in cells}
     belonging = Belonging(campaign.catalogue)
@@ -148,7 +159,7 @@ def _not_run(
             yield old.model_copy(update={"run": of and of.id})
 
 
-def _place(part: CellResult | NotRunResult) -> tuple[str, str, str, str]:
+def _place(part: CellResult | NotRunResult | NotRun) -> tuple[str, str, str, str]:
     return part.stack, part.failure, part.variant, part.model
 
 

@@ -239,6 +239,9 @@ def test_what_was_left_out_stays_said_until_it_is_run(on: Any, where: project.Pr
     told = document.run_of(document.not_run[0])
     assert told is not None
     assert told.command == "run old on elsewhere"
+    # A later run that leaves it out as well says nothing new.
+    again = on(THIS, "old", **BOTH)
+    assert again.run_of(again.not_run[0]) == told
     # No reason any more, so nothing is said of it, though it was not run either.
     where.matrix_file.write_text(plain)
     assert on(THIS, "new").not_run == []
