@@ -34,9 +34,8 @@ from trl_compat.results import Results
 
 @dataclass(frozen=True)
 class Box:
-    """A cell of the first table: stack and failure, a kind for colour and sign, and words."""
+    """A cell of the first table: the failure, a kind for colour and sign, and words."""
 
-    stack: str
     failure: str
     kind: str
     word: str
@@ -163,7 +162,7 @@ def _json(data: object) -> str:
 def _box(summaries: Mapping[tuple[str, str], tables.Summary], stack: str, failure: str) -> Box:
     summary = summaries.get((stack, failure))
     if summary is None:
-        return Box(stack, failure, "unrun", "not run")
+        return Box(failure, "unrun", "not run")
     match summary.outcome:
         case Outcome.REPRODUCED:
             more = "fix proven" if summary.fixed else "no fix proven"
@@ -171,7 +170,7 @@ def _box(summaries: Mapping[tuple[str, str], tables.Summary], stack: str, failur
             more = "by another failure"
         case _:
             more = ""
-    return Box(stack, failure, kind(summary.outcome), summary.word, more)
+    return Box(failure, kind(summary.outcome), summary.word, more)
 
 
 def _groups(
@@ -182,19 +181,18 @@ def _groups(
 ) -> Iterator[Group]:
     """The stacks, which are in order, by minor release of TRL."""
     for minor, names in tables.by_minor(document, stacks):
-        yield Group(minor, names, tuple(_worst(summaries, minor, names, f) for f in failures))
+        yield Group(minor, names, tuple(_worst(summaries, names, f) for f in failures))
 
 
 def _worst(
     summaries: Mapping[tuple[str, str], tables.Summary],
-    minor: str,
     stacks: Sequence[str],
     failure: str,
 ) -> Box:
     found = tables.worst_of(summaries, stacks, failure)
     if found is None:
-        return Box(minor, failure, "unrun", "not run")
-    return Box(minor, failure, kind(found.summary.outcome), found.summary.word, found.share)
+        return Box(failure, "unrun", "not run")
+    return Box(failure, kind(found.summary.outcome), found.summary.word, found.share)
 
 
 def _requirements(document: Results, name: str) -> str:

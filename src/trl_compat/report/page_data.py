@@ -140,7 +140,7 @@ def _row(cell: CellResult, run: int) -> dict[str, Any]:
         "checks": cell.checks,
         "standIns": cell.stand_ins,
         "evidence": cell.evidence,
-        "startedAt": cell.started_at,
+        "day": cell.started_at[:10],
         "seconds": cell.seconds,
         "launch": str(cell.launch),
         "attempts": [[str(a.launch), str(a.outcome), a.seconds] for a in attempts],

@@ -172,7 +172,8 @@ def test_every_box_has_evidence(page: Any) -> None:
     cells = [cell_of(data, number) for number in range(data["count"])]
     known = {(cell["stack"], cell["failure"]) for cell in cells}
     boxes = page.locator(".overview .stacks a.mark").evaluate_all(
-        "boxes => boxes.map((box) => [box.dataset.stack, box.dataset.failure])"
+        "boxes => boxes.map((box) => [box.closest('tr'), box.closest('td')])"
+        ".map(([row, cell]) => [row.dataset.stack, cell.dataset.failure])"
     )
     assert boxes
     unknown = [box for box in boxes if tuple(box) not in known]

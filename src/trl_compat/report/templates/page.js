@@ -290,7 +290,7 @@ document.documentElement.classList.add("js");
         mask ? make("p", {}, `Masked by ${cell.maskedBy}: ${mask.title}. ${mask.advice}`) : null]],
       ["Fix applied", applied(cell)],
       ["The fix", fixes(cell)],
-      ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.startedAt.slice(0, 10)}. Evidence: ${cell.evidence}.`,
+      ["What was run", [`${cell.variant} (${conditions(cell)})${cell.control ? ", the control of this failure" : ""}; ${cell.model}, ${cell.ranks} ranks, ${cell.backend}, ${launched[cell.launch] ?? cell.launch}; ${cell.seconds} s on ${cell.day}. Evidence: ${cell.evidence}.`,
         make("p", {}, ranIn(cell))]],
       ["Signature", exception ? [make("code", {}, `${exception}: ${message}`), make("p", {}, `raised in ${where}`)] : []],
       ["Traceback", cell.traceback ? [snippet(cell.traceback, "end of the rank's traceback")] : []],
@@ -345,7 +345,7 @@ document.documentElement.classList.add("js");
     const box = event.target.closest(".overview a.mark");
     if (!box || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    show(box.dataset.stack, box.dataset.failure);
+    show(box.closest("tr").dataset.stack, box.closest("td").dataset.failure);
   });
   const follow = () => {
     if (!location.hash.startsWith("#cell=")) return;
