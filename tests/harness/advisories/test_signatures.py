@@ -116,6 +116,7 @@ BY_PLACE_ALONE = {
     ("trl-warnings-issued-tf51", "not-there"),
     ("unwrap-model-keep-torch-compile", "training"),
     ("zero-no-sync-grad-accum", "no-sync"),
+    ("zero-no-sync-grad-accum", "step-inside"),
     ("zero3-register-hooks-rename", "renamed"),
 }
 
