@@ -254,7 +254,7 @@ def test_a_way_that_brings_two_failures_is_not_named_but_why() -> None:
     (text,) = advice("zero3-gloo-unwaited-allgather", **OLD)
     assert text.startswith(
         "No upgrade that fixes it is safe here: deepspeed 0.19.8 was released more than a year "
-        "after trl 0.12.2, brings zero-no-sync-grad-accum (if you use ZeRO-2 or ZeRO-3), "
+        "after trl 0.12.2, brings zero-no-sync-grad-accum (if you use ZeRO-2 or ZeRO-3 or ZeRO-1), "
         "brings zero3-register-hooks-rename"
     )
 
