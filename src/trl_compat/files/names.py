@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from trl_compat.errors import BadInput
 from trl_compat.text.nearest import unknown_name
 
-# Names that become parts of file names: that of a stack, of its cells and logs as well.
-LONGEST = 96
-NAME = re.compile(rf"[a-z0-9][a-z0-9.+-]{{0,{LONGEST - 1}}}")
+# Names that become parts of file names.
+NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
+# Those of the stacks that grids make say versions, and may be longer.
+LONGEST_OF_STACK = 96
+STACK_NAME = re.compile(rf"[a-z0-9][a-z0-9.+-]{{0,{LONGEST_OF_STACK - 1}}}")
 
 
 def require_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ import trl_compat
 from trl_compat.errors import BadInput
 from trl_compat.files import reading
 from trl_compat.files.models import FrozenModel
-from trl_compat.files.names import NAME
+from trl_compat.files.names import STACK_NAME
 from trl_compat.files.writing import write_atomically
 from trl_compat.machine.description import Host
 from trl_compat.results.models import (
@@ -72,7 +72,7 @@ class Head(FrozenModel):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Head:
-        odd = [name for name in self.stacks if not NAME.fullmatch(name)]
+        odd = [name for name in self.stacks if not STACK_NAME.fullmatch(name)]
         if odd:
             raise ValueError(f"'{odd[0][:80]}' is not the name of a stack")
         known = {None, *(run.id for run in self.runs or ())}
@@ -189,7 +189,7 @@ def read_stack(folder: Path, name: str) -> StackFile | None:
     Raises:
         BadInput: its file is not the results of that stack.
     """
-    if not NAME.fullmatch(name):
+    if not STACK_NAME.fullmatch(name):
         raise BadInput(f"'{name[:80]}' is not the name of a stack")
     path = folder / "results.json"
     if not _place(path, name).exists() and not _place(path, name).is_symlink():
@@ -313,7 +313,7 @@ def _lines(found: StackFile) -> Iterator[str]:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is the results of the stack that it is named after."""
-    if path.is_symlink() or not path.is_file() or not NAME.fullmatch(path.stem):
+    if path.is_symlink() or not path.is_file() or not STACK_NAME.fullmatch(path.stem):
         return False
     start = f'{{\n"schema_version": {SCHEMA_VERSION},\n"stack": {json.dumps(path.stem)},\n'
     with path.open("rb") as file:

@@ -17,7 +17,7 @@ from packaging.version import Version
 from tests.harness.commands import run
 from tests.harness.conftest import ROOT
 from trl_compat.errors import BadInput
-from trl_compat.files.names import LONGEST, NAME
+from trl_compat.files.names import LONGEST_OF_STACK, STACK_NAME
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import releases
 from trl_compat.stacks import matrix
@@ -213,7 +213,7 @@ def test_a_name_that_would_be_too_long_is_cut_and_tells_apart_all_the_same() -> 
     ]
     names = list(expansion.names(stacks))
     assert len(set(names)) == 4
-    assert all(NAME.fullmatch(name) and len(name) == LONGEST for name in names)
+    assert all(STACK_NAME.fullmatch(name) and len(name) == LONGEST_OF_STACK for name in names)
     start = "grid-trl-0.9.0-transformers-4.0.0-deepspeed-0.1.0-torch-2.100.0-accelerate-1.100.0-"
     assert names[0].startswith(start)
     two = [dataclasses.replace(stack, torch=torch) for torch in ("2.12.0", "2.13.0")]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from trl_compat.errors import BadInput
-from trl_compat.files.names import LONGEST, NAME
+from trl_compat.files.names import LONGEST_OF_STACK, STACK_NAME
 from trl_compat.packages import PACKAGES
 from trl_compat.shipped import releases, requires
 from trl_compat.stacks.grids import sampling
@@ -172,9 +172,9 @@ def names(stacks: Sequence[GridStack]) -> dict[str, GridStack]:
 def _name(stack: GridStack, parts: Sequence[str]) -> str:
     words = (f"{part.replace('_', '-')}-{getattr(stack, part)}" for part in parts)
     whole = f"grid-{'-'.join(words)}"
-    if NAME.fullmatch(whole):
+    if STACK_NAME.fullmatch(whole):
         return whole
     # Too long for the names of files: a digest says the rest.
     digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-    start = re.sub("[^a-z0-9.+-]", "-", whole.lower())[: LONGEST - len(digest) - 1]
+    start = re.sub("[^a-z0-9.+-]", "-", whole.lower())[: LONGEST_OF_STACK - len(digest) - 1]
     return f"{start.rstrip('.+-')}-{digest}"
