@@ -27,14 +27,17 @@ def reference(rank: Rank, batches: list[list[dict[str, Any]]]) -> measuring.Tens
         seen = [of_rank[step - 1] for of_rank in batches]
         total = sum(map(sft.labelled, seen))
         loss = sum(sft.losses(model, batch).sum() for batch in seen) / total
-        for name, slope in measuring.gradient(model, loss).items():
+        slopes = measuring.gradient(model, loss)
+        for name in named:
+            slope = slopes[name]
             first[name] = BETAS[0] * first[name] + (1 - BETAS[0]) * slope
             second[name] = BETAS[1] * second[name] + (1 - BETAS[1]) * slope**2
             mean = first[name] / (1 - BETAS[0] ** step)
             spread = (second[name] / (1 - BETAS[1] ** step)).sqrt()
             with torch.no_grad():
                 named[name] -= RATE * mean / (spread + EPSILON)
-    return {name: p.detach() for name, p in named.items()}
+    every = model.named_parameters(remove_duplicate=False)  # a tied one has two names
+    return {name: p.detach() for name, p in every}
 
 
 def compared(rank: Rank, taken: steps.Steps, batches: Any) -> dict[str, Any]:

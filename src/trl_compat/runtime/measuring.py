@@ -53,10 +53,15 @@ def token_losses(logits: Any, labels: Any) -> Any:
 
 
 def gradient(model: Any, loss: Any) -> Tensors:
-    """The gradient of a loss with respect to every parameter of a model."""
+    """The gradient of a loss with respect to every parameter of a model.
+
+    A tied parameter has its whole gradient under each of its names: a stack may have trained it as
+    if there were two.
+    """
     import torch
 
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    every = model.named_parameters(remove_duplicate=False)
+    named = [(name, p) for name, p in every if p.requires_grad]
     found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
     return {
         name: torch.zeros_like(parameter) if one is None else one.detach()
