@@ -110,7 +110,7 @@ def trainer(rank: Rank, reference: Path, count: int = 1, **more: Any) -> Any:
 
 
 def sequences(batch: Batch) -> list[Sequence_]:
-    """The sequences of a batch, each without padding; TRL 1.6 and 1.7 name them after their side."""
+    """The sequences of a batch, each without padding; TRL 1.6 and 1.7 name their side as well."""
     if "completion_mask" in batch:
         side = "" if "input_ids" in batch else "completion_"
         names = (f"{side}input_ids", f"{side}attention_mask", "completion_mask")
