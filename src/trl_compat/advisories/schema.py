@@ -186,7 +186,8 @@ class FixBase(FrozenModel):
     Its ``entry`` is called before the scenario, or the cell runs under its ``conditions`` in place
     of those of the variant (null leaves one out), if the fix is a setting.
 
-    ``versions``, ``commits`` and ``variants`` say where it exists; left out, everywhere.
+    ``versions``, ``commits``, ``variants`` and ``only``, the conditions of a cell, say where it is
+    tried; left out, everywhere.
     """
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -195,6 +196,7 @@ class FixBase(FrozenModel):
     versions: Ranges = {}
     commits: dict[str, tuple[str, ...]] = {}
     variants: tuple[str, ...] = ()
+    only: ConditionMap = {}
 
     @model_validator(mode="after")
     def _one_way(self) -> FixBase:

@@ -175,5 +175,7 @@ def applicable_fixes(stack: HasVersions, advisory: Advisory, variant: str) -> li
         fix
         for fix in remedies
         if (not fix.variants or variant in fix.variants)
-        and Scope(versions=fix.versions, commits=fix.commits).covers(stack, conditions)
+        and Scope(versions=fix.versions, commits=fix.commits, conditions=fix.only).covers(
+            stack, conditions
+        )
     ]

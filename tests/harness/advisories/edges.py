@@ -85,8 +85,8 @@ EDGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("trl==0.28.0", "trl==1.14.0", "torch==2.7.0"),
     ),
     "fsdp2-tied-embeddings-torch213": (
-        ("torch==2.15.0",),
-        ("accelerate==1.13.0", "accelerate==1.15.0", "torch==2.12.0"),
+        ("torch==2.12.0", "torch==2.15.0"),
+        ("accelerate==1.13.0", "accelerate==1.15.0", "torch==2.11.0"),
     ),
     "get-train-sampler-dataset-arg": (
         ("trl==0.15.0", "transformers==4.52.1", "transformers==4.57.6"),

@@ -12,7 +12,7 @@ from tests.harness.observations import RAISED, observed, record
 from trl_compat import advisories, results
 from trl_compat.advisories import Catalogue
 from trl_compat.advisories.schema import Phase
-from trl_compat.cells.expectations import Expectation, expect
+from trl_compat.cells.expectations import Expectation, applicable_fixes, expect
 from trl_compat.cells.observation import Observation
 from trl_compat.cells.outcome import Outcome
 from trl_compat.cells.plan import Cell, Selection, plan
@@ -149,3 +149,16 @@ def test_the_conclusion_names_what_nothing_was_expected_of(tmp_path: Path) -> No
     shown = document(cell(expected=None), cell(id="b", outcome=Outcome.PASS))
     said = " ".join(conclusion.summary_lines(shown, shown.cells, catalogue))
     assert "1 cells without an expectation" in said
+
+
+@pytest.mark.parametrize(
+    ("stage", "tried"), [(3, True), ([1, 3], True), (2, False), ([3, None], True), (None, False)]
+)
+def test_a_fix_is_tried_only_under_its_conditions(
+    matrix: Matrix, catalogue: Catalogue, stage: object, tried: bool
+) -> None:
+    saving = catalogue["saving"]
+    fixes = [fix.model_copy(update={"only": {"zero_stage": stage}}) for fix in saving.fixes]
+    changed = saving.model_copy(update={"fixes": tuple(fixes), "wrong_fixes": ()})
+    found = applicable_fixes(matrix.stacks["old"], changed, "zero3")
+    assert bool(found) is tried

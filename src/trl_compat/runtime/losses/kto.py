@@ -110,9 +110,10 @@ def trainer(rank: Rank, reference: Path, count: int = 1, **more: Any) -> Any:
 
 
 def sequences(batch: Batch) -> list[Sequence_]:
-    """The sequences of a batch, each without padding."""
+    """The sequences of a batch, each without padding; TRL 1.6 and 1.7 name their side as well."""
     if "completion_mask" in batch:
-        names = ("input_ids", "attention_mask", "completion_mask")
+        side = "" if "input_ids" in batch else "completion_"
+        names = (f"{side}input_ids", f"{side}attention_mask", "completion_mask")
         return [dpo.cut(*row) for row in zip(*(batch[name] for name in names), strict=True)]
     return list(dpo.side(batch, "completion"))
 
