@@ -3,15 +3,15 @@
 One optimizer step.  SFT's loss is the mean over all tokens of the step, with rows of one length.
 DPO's is formula 7 of its paper, with a reference model that differs from the policy, so that both
 come into the gradient of the first step.  The reward trainer's is that of Bradley and Terry, KTO's
-that of its paper, with the KL estimate of each micro-batch; GRPO's is computed from completions and
-rewards that are given.
+that of its paper, with the KL estimate of each micro-batch; those of GRPO, Online DPO and PPO are
+computed from completions and rewards that are given.
 """
 
 from __future__ import annotations
 
 from trl_compat.runtime import dpo, measuring, sft, steps
 from trl_compat.runtime.context import Rank
-from trl_compat.runtime.losses import grpo, kto, reward
+from trl_compat.runtime.losses import grpo, kto, online_dpo, ppo_loss, reward
 
 
 def sft_step(rank: Rank) -> None:
@@ -39,7 +39,7 @@ def dpo_step(rank: Rank) -> None:
     )
 
 
-OTHERS = {"Reward": reward, "KTO": kto, "GRPO": grpo}
+OTHERS = {"Reward": reward, "KTO": kto, "GRPO": grpo, "Online DPO": online_dpo, "PPO": ppo_loss}
 
 
 def scenario(rank: Rank) -> None:

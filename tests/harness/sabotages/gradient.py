@@ -1,4 +1,4 @@
-"""Sabotages of gradient: a factor, a lost token, a stale reference, a wrong KL, equal rows."""
+"""Sabotages of gradient: a factor, a lost token, a stale reference, a wrong judge, equal rows."""
 
 from __future__ import annotations
 
@@ -172,3 +172,77 @@ def all_completions_are_of_one_length(rank: Any, reproduction: Any) -> None:
 @breaks("rows", within="grpo.assert_rows", variant="grpo-ddp")
 def all_completions_are_equally_good(rank: Any, reproduction: Any) -> None:
     reproduction.grpo.reward = lambda text: 1.0
+
+
+@breaks("gradient", within="measuring.judged", variant="online-dpo-ddp")
+def the_worse_completion_is_chosen(rank: Any, reproduction: Any) -> None:
+    def turn(trainer: Any, *_: Any) -> None:
+        (judge,) = trainer.reward_funcs
+        trainer.reward_funcs = [lambda **given: [-worth for worth in judge(**given)]]
+
+    upon(reproduction.online_dpo, "trainer", turn)
+
+
+@breaks("gradient", within="measuring.judged", variant="online-dpo-zero2")
+def the_last_token_of_a_completion_is_lost(rank: Any, reproduction: Any) -> None:
+    from trl.experimental.online_dpo import online_dpo_trainer
+
+    def lose(truncated: Any, *_: Any) -> None:
+        for row in truncated[1]:
+            row[row.nonzero()[-1]] = 0
+
+    upon(online_dpo_trainer, "truncate_right", lose)
+
+
+@breaks("gradient", within="measuring.judged", variant="online-dpo-ddp")
+def the_reference_of_online_dpo_is_the_policy(rank: Any, reproduction: Any) -> None:
+    def copy(trainer: Any, *_: Any) -> None:
+        trainer.ref_model.load_state_dict(trainer.model.state_dict())
+
+    upon(reproduction.online_dpo, "trainer", copy)
+
+
+@breaks("rows", within="online_dpo.assert_rows", variant="online-dpo-ddp")
+def both_completions_are_of_one_length(rank: Any, reproduction: Any) -> None:
+    reproduction.online_dpo.completion = lambda place: "abcdefgh"[5 * place % 8]
+
+
+@breaks("rows", within="online_dpo.assert_rows", variant="online-dpo-ddp")
+def the_first_completion_is_always_better(rank: Any, reproduction: Any) -> None:
+    reproduction.online_dpo.first_is_better = lambda pair: True
+
+
+@breaks("gradient", within="measuring.judged", variant="ppo-ddp")
+def advantages_are_not_whitened(rank: Any, reproduction: Any) -> None:
+    from trl.experimental.ppo import ppo_trainer
+
+    ppo_trainer.masked_whiten = lambda values, *_, **__: values
+
+
+@breaks("gradient", within="measuring.judged", variant="ppo-ddp")
+def the_value_model_has_no_loss(rank: Any, reproduction: Any) -> None:
+    upon(reproduction.ppo_loss, "trainer", lambda made, *_: setattr(made[0].args, "vf_coef", 0.0))
+
+
+@breaks("gradient", within="measuring.judged", variant="ppo-zero2")
+def no_ratio_is_clipped(rank: Any, reproduction: Any) -> None:
+    upon(reproduction.ppo_loss, "trainer", lambda made, *_: setattr(made[0].args, "cliprange", 9.0))
+
+
+@breaks("gradient", within="measuring.judged", variant="ppo-ddp")
+def the_reference_of_ppo_is_the_policy(rank: Any, reproduction: Any) -> None:
+    def copy(made: Any, *_: Any) -> None:
+        made[0].ref_model.load_state_dict(made[0].policy_model.state_dict())
+
+    upon(reproduction.ppo_loss, "trainer", copy)
+
+
+@breaks("rows", within="ppo_loss.assert_rows", variant="ppo-ddp")
+def all_responses_are_of_one_length(rank: Any, reproduction: Any) -> None:
+    respond = reproduction.ppo_loss.response
+    reproduction.ppo_loss.response = lambda tokenizer, place: respond(tokenizer, 1)
+
+
+@breaks("ratios", within="ppo_loss.assert_rows", variant="ppo-ddp")
+def the_old_policy_is_the_policy(rank: Any, reproduction: Any) -> None:
+    upon(reproduction.ppo_loss, "Models", lambda made, *_: setattr(made, "old", made.policy))
