@@ -3,6 +3,11 @@
 Two steps of the SFT trainer with a LoRA adapter: after the first only one of its two factors has
 moved.  The right logits are those of a twin in float64 whose weights are those of the model's file
 plus the scaled product of the factors, computed here.
+
+With the condition ``modules_to_save`` the output embedding is trained as a whole beside the
+adapter.  Then the merged model is saved and loaded as well, as a model that is given to others is:
+where the output embedding was tied to the input embedding, the two differ after such a training.
+With ``tie_word_embeddings: false`` its configuration says so when it is saved.
 """
 
 from __future__ import annotations
@@ -11,24 +16,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trl_compat.runtime import measuring, sft, stand_ins, steps
+from trl_compat.runtime import measuring, sft, stand_ins, steps, weights
 from trl_compat.runtime.context import Rank, at_least
 
 TAKEN = 2  # optimizer steps
 RATE = 1.0  # of SGD: two steps move the adapter far enough to be seen
 BASE = "base_model.model."
 RANK, ALPHA = 4, 8
+WHOLE = ".modules_to_save."  # in the name of a tensor that is trained as a whole
+HEAD = "lm_head.weight"
 
 
-def lora() -> Any:
+def lora(rank: Rank) -> Any:
     from peft import LoraConfig
 
+    whole = rank.condition("modules_to_save")
     return LoraConfig(
         r=RANK,
         lora_alpha=ALPHA,
         lora_dropout=0.0,
         target_modules=["q_proj", "v_proj"],
         task_type="CAUSAL_LM",
+        modules_to_save=[whole] if whole else None,
     )
 
 
@@ -38,21 +47,29 @@ def fast_sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=RATE)
 
 
+def trained(name: str) -> bool:
+    """Whether a tensor of this name belongs to the adapter."""
+    return ".lora_" in name or WHOLE in name
+
+
+def on_file(name: str) -> str:
+    """The name that a tensor of the adapter has in its file."""
+    return name.replace(".default.", ".").replace(WHOLE, ".")
+
+
 def adapter(tensors: Mapping[str, Any]) -> measuring.Tensors:
     """The adapter's tensors by name: of which module, and which factor."""
-    return {
-        name.replace(".default.", "."): tensor.to("cpu")
-        for name, tensor in tensors.items()
-        if ".lora_" in name
-    }
+    return {on_file(name): tensor.to("cpu") for name, tensor in tensors.items() if trained(name)}
 
 
 def base(tensors: Mapping[str, Any]) -> measuring.Tensors:
     """The other tensors, by the names of the bare model."""
     return {
-        name.replace(BASE, "", 1).replace(".base_layer.", "."): tensor.to("cpu")
+        name.replace(BASE, "", 1)
+        .replace(".base_layer.", ".")
+        .replace(".original_module.", "."): tensor.to("cpu")
         for name, tensor in tensors.items()
-        if ".lora_" not in name
+        if not trained(name)
     }
 
 
@@ -66,10 +83,12 @@ def logits(model: Any) -> Any:
 
 
 def by_hand(rank: Rank, factors: Mapping[str, Any]) -> Any:
-    """The right model: W + alpha / r * B A, in float64."""
+    """The right model: W + alpha / r * B A, in float64, with the trained output embedding."""
     import torch
 
     model = measuring.twin(rank)
+    if BASE + HEAD in factors:  # a parameter of its own, also where it was tied
+        model.lm_head.weight = torch.nn.Parameter(factors[BASE + HEAD].double())
     weights = dict(model.named_parameters())
     with torch.no_grad():
         for name in factors:
@@ -86,20 +105,26 @@ def with_adapter(rank: Rank, factors: Mapping[str, Any]) -> Any:
     import torch
     from peft import get_peft_model
 
-    model = get_peft_model(measuring.twin(rank).float(), lora()).eval()
+    model = get_peft_model(measuring.twin(rank).float(), lora(rank)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if ".lora_" in name:
-                parameter.copy_(factors[name.replace(".default.", ".")])
+            if trained(name):
+                parameter.copy_(factors[on_file(name)])
     return model
 
 
 def loaded(rank: Rank, folder: Path) -> measuring.Tensors:
-    """The adapter that ``PeftModel.from_pretrained`` finds in a folder; empty without a file."""
+    """The adapter that ``PeftModel.from_pretrained`` finds in a folder; empty without a file.
+
+    A tensor that is trained as a whole is looked up in the file: one of another size cannot be
+    loaded.
+    """
     from peft import PeftModel
 
     if not any((folder / f"adapter_model.{kind}").is_file() for kind in ("safetensors", "bin")):
         return {}
+    if rank.condition("modules_to_save"):
+        return weights.saved_state(folder)
     model = PeftModel.from_pretrained(measuring.twin(rank).float(), str(folder))
     return adapter(dict(model.named_parameters()))
 
@@ -122,7 +147,8 @@ def compared(rank: Rank, step: steps.Steps, folder: Path) -> dict[str, Any]:
     right, without = logits(by_hand(rank, factors)), logits(plain)
     model = with_adapter(rank, factors)
     unmerged = logits(model)
-    together = logits(model.merge_and_unload())
+    merged = model.merge_and_unload()
+    together = logits(merged)
     effect = (right - without).norm().item()
     lists = {
         "base_changed": wrong(dict(plain.float().named_parameters()), base(step.after)),
@@ -136,6 +162,12 @@ def compared(rank: Rank, step: steps.Steps, folder: Path) -> dict[str, Any]:
         "unmerged_error": measuring.rounded((unmerged - right).norm().item() / effect),
         **{name: len(names) for name, names in lists.items()},
     }
+    if rank.condition("modules_to_save"):
+        if not rank.condition("tie_word_embeddings"):
+            merged.config.tie_word_embeddings = False
+        merged.save_pretrained(rank.folder / "merged")
+        again = logits(measuring.twin(rank, rank.folder / "merged").float())
+        found["reloaded_error"] = measuring.rounded((again - right).norm().item() / effect)
     first = [f"{name}: {names[0]}" for name, names in lists.items() if names]
     return {**found, "first_wrong": first[0]} if first else found
 
@@ -145,7 +177,7 @@ def scenario(rank: Rank) -> None:
         rank.not_applicable("FSDP2 saves no whole model", since="accelerate 1.7.0")
     if rank.condition("fsdp_version") == 1:
         stand_ins.fsdp1_state_on_cpu(rank)
-    trainer = sft.trainer(rank, TAKEN, peft_config=lora(), max_steps=TAKEN)
+    trainer = sft.trainer(rank, TAKEN, peft_config=lora(rank), max_steps=TAKEN)
     step = steps.take(rank, trainer, TAKEN, fast_sgd)
     folder = rank.folder / "adapter"
     trainer.save_model(str(folder))

@@ -57,6 +57,27 @@ def the_saved_adapter_is_another(rank: Any, reproduction: Any) -> None:
     upon(reproduction.sft, "trainer", spoil)
 
 
+@breaks("merged", within="measuring.judged", variant="lora-ddp-head")
+def the_head_is_tied_again(rank: Any, reproduction: Any) -> None:
+    twin = reproduction.measuring.twin
+
+    def tied(rank: Any, folder: Any = None) -> Any:
+        model = twin(rank, folder)
+        if folder is not None and folder.name == "merged":
+            model.lm_head.weight = model.model.embed_tokens.weight
+        return model
+
+    reproduction.measuring.twin = tied
+
+
+@breaks("merged", within="measuring.judged", variant="lora-zero2-head")
+def the_saved_head_is_another(rank: Any, reproduction: Any) -> None:
+    def spoil(found: Any, *_: Any) -> None:
+        found["base_model.model.lm_head.weight"] *= 2
+
+    upon(reproduction.weights, "saved_state", spoil)
+
+
 @breaks("adapter", within="scenario", variant="lora-ddp")
 def there_is_no_adapter(rank: Any, reproduction: Any) -> None:
     trainer = reproduction.sft.trainer
