@@ -164,6 +164,38 @@ def the_reference_of_grpo_is_the_policy(rank: Any, reproduction: Any) -> None:
     upon(reproduction.grpo, "trainer", copy)
 
 
+@breaks("gradient", within="measuring.judged", variant="grpo-ddp-temperature")
+def the_logits_are_not_divided_by_the_temperature(rank: Any, reproduction: Any) -> None:
+    def forget(trainer: Any, *_: Any) -> None:
+        trainer.temperature = 1.0
+
+    upon(reproduction.grpo, "trainer", forget)
+
+
+@breaks("gradient", within="measuring.judged", variant="grpo-ddp-dapo-generations")
+def a_step_has_half_its_tokens(rank: Any, reproduction: Any) -> None:
+    def halve(inputs: Any) -> None:
+        inputs["num_items_in_batch"] = inputs["num_items_in_batch"] / 2
+
+    upon(reproduction.grpo, "trainer", lambda trainer, *_: before_the_loss(trainer, halve))
+
+
+@breaks("gradient", within="measuring.judged", variant="grpo-ddp-dapo")
+def each_completion_counts_alike(rank: Any, reproduction: Any) -> None:
+    def alike(trainer: Any, *_: Any) -> None:
+        trainer.loss_type = "grpo"
+
+    upon(reproduction.grpo, "trainer", alike)
+
+
+@breaks("gradient", within="measuring.judged", variant="grpo-ddp", stack="trl-0.14.0")
+def the_divergence_counts_half(rank: Any, reproduction: Any) -> None:
+    def halve(trainer: Any, *_: Any) -> None:
+        trainer.beta /= 2
+
+    upon(reproduction.grpo, "trainer", halve)
+
+
 @breaks("rows", within="grpo.assert_rows", variant="grpo-ddp")
 def all_completions_are_of_one_length(rank: Any, reproduction: Any) -> None:
     reproduction.grpo.completion = lambda rank, row: "abc"[row]

@@ -4,8 +4,13 @@ Nothing is sampled: the model's ``generate`` gives completions of ours, of uneve
 reward is a function of the text.  The advantage of a completion is its reward less the mean of its
 group, divided by the group's standard deviation (arXiv:2402.03300, section 4.1).  As the policy has
 not moved since, the ratio of formula 3 is 1 and has the gradient of the log-probability; the KL
-term is formula 4, with a reference model that differs from the policy.  A completion counts by the
-mean over its tokens, the step by the mean over its completions (``loss_type="grpo"``).
+term is formula 4, with a reference model that differs from the policy.  All log-probabilities are
+those of the distribution that is sampled from: logits are divided by the temperature.
+
+The tokens of a step are averaged in one of three ways.  ``grpo``: the mean over the tokens of each
+completion, then over the completions.  ``dapo``: the mean over all tokens of the step on all ranks
+(arXiv:2503.14476, formula 8).  ``bnpo``: the mean over the tokens of each micro-batch of a rank,
+then over these; TRL 0.16 has no other.
 """
 
 from __future__ import annotations
@@ -17,12 +22,14 @@ from typing import Any
 
 from .. import dpo, measuring, steps, trainers, weights
 from ..context import Rank, at_least
+from . import grpo_seen
+from .grpo_seen import Batch
 
 BETA, GENERATIONS = 0.2, 2
 EPSILON = 1e-4  # that TRL adds to a standard deviation
 
-Batch = dict[str, Any]  # what the loss is computed from
-NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
+Scores = Sequence[Sequence[Sequence[float]]]  # by rank, micro-batch and completion
+Row = tuple[dpo.Sequence_, float]
 
 
 class Rows(list[Any]):
@@ -37,10 +44,10 @@ def measured(rank: Rank, invariant: str) -> None:
     """One step of the trainer, compared with the right gradient."""
     reference = dpo.other_model(rank)
     made = trainer(rank, reference)
-    seen = watched(made)
+    seen = grpo_seen.watched(made, GENERATIONS)
     step = steps.take(rank, made)
     batches = measuring.everyones(rank, seen)
-    scores = [advantages(rank, of_ranks) for of_ranks in zip(*batches, strict=True)]
+    scores = advantages(rank, batches)
     assert_rows(rank, batches, scores)
     measuring.judged(
         rank,
@@ -70,6 +77,8 @@ def give_completions(rank: Rank, model: Any, tokenizer: Any) -> None:
     import torch
 
     def generate(input_ids: Any, *_: Any, **__: Any) -> Any:
+        if grpo_seen.generates_in_the_loss():  # each prompt comes once
+            input_ids = input_ids.repeat_interleave(GENERATIONS, 0)
         rows = [tokenizer(completion(rank, n))["input_ids"] for n in range(len(input_ids))]
         ended = [torch.tensor([*row, tokenizer.eos_token_id]) for row in rows]
         padded = torch.nn.utils.rnn.pad_sequence(ended, True, tokenizer.pad_token_id)
@@ -88,20 +97,22 @@ def trainer(rank: Rank, reference: Path) -> Any:
     from transformers import AutoTokenizer
 
     trainer_class, config_class = trainers.find("GRPO")
-    if not at_least("trl", "0.15.0"):
-        rank.not_applicable("the loss is computed where nothing can be seen", since="0.15.0")
-    if at_least("trl", "0.16.0") and not trainers.takes(config_class, "loss_type"):
-        rank.not_applicable("TRL 0.16 averages over all tokens", since="0.17.0")
+    assert_options(rank, config_class)
     asked = {
         "beta": BETA,
         "num_generations": GENERATIONS,
-        "temperature": 1.0,
-        "loss_type": "grpo",
+        "temperature": temperature(rank),
+        "loss_type": rank.condition("loss_type", "grpo"),
+        "steps_per_generation": rank.condition("steps_per_generation"),
         "use_bias_correction_kl": False,  # formula 4 as the paper has it
         "max_prompt_length": 32,
         "max_completion_length": 16,
         "max_steps": 1,
     }
+    if grpo_seen.generates_in_the_loss():  # and counts the prompts in place of the completions
+        asked["per_device_train_batch_size"] = steps.ROWS // GENERATIONS
+    if (scaled := rank.condition("scale_rewards")) is not None:
+        asked["scale_rewards"] = scaled
     config = config_class(**steps.arguments(rank, config_class, **asked))
     tokenizer = AutoTokenizer.from_pretrained(rank.spec.model_dir, padding_side="left")
     prompts = dpo.pairs(steps.rows_of_a_step(rank))["prompt"]
@@ -121,6 +132,28 @@ def trainer(rank: Rank, reference: Path) -> Any:
     return made
 
 
+def assert_options(rank: Rank, config_class: Any) -> None:
+    """Not applicable: releases that do not have what the variant asks for."""
+    if rank.condition("loss_type") == "dapo" and not at_least("trl", "0.22.0"):
+        rank.not_applicable("GRPOConfig has no loss_type dapo", since="0.22.0")
+    if rank.condition("steps_per_generation") and not trainers.takes(
+        config_class, "steps_per_generation"
+    ):
+        rank.not_applicable("GRPOConfig has no steps_per_generation", since="0.18.0")
+
+
+def temperature(rank: Rank) -> float:
+    """The temperature of the distribution that completions are sampled from."""
+    return float(rank.condition("temperature", 1.0))
+
+
+def averaging(rank: Rank) -> str:
+    """How the trainer averages over the tokens of a step."""
+    if at_least("trl", "0.16.0") and not at_least("trl", "0.17.0"):
+        return "bnpo"
+    return str(rank.condition("loss_type", "grpo"))
+
+
 def load_whole(model: Any, folder: Path) -> None:
     """Gives a model the weights of a folder, where it holds its own as a whole.
 
@@ -136,99 +169,100 @@ def load_whole(model: Any, folder: Path) -> None:
                 parameter.copy_(wanted)
 
 
-def watched(made: Any) -> list[Batch]:
-    """What a trainer computes its loss from, a batch each; it is filled while it trains."""
-    seen: list[Batch] = []
-    compute = made.compute_loss
-
-    def keep_then_compute(model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        seen.append({name: inputs[name].detach().cpu().clone() for name in NAMES})
-        return compute(model, inputs, *args, **options)
-
-    made.compute_loss = keep_then_compute
-    return seen
-
-
 def sequences(batch: Batch) -> list[dpo.Sequence_]:
     """The sequences of a batch, without padding, with where the completion begins."""
     import torch
 
     found = []
-    for prompt, real, own, there in zip(*(batch[name] for name in NAMES), strict=True):
+    for prompt, real, own, there in zip(*(batch[name] for name in grpo_seen.NAMES), strict=True):
         before = prompt[real.bool()]
         found.append((torch.cat([before, own[there.bool()]]), len(before)))
     return found
 
 
-def advantages(rank: Rank, of_ranks: Sequence[Batch]) -> list[list[float]]:
-    """The advantage of each completion of a micro-batch, by rank; a group shares its prompt."""
+def advantages(rank: Rank, batches: Sequence[Sequence[Batch]]) -> Scores:
+    """The advantage of each completion, by rank and micro-batch; a group shares its prompt."""
     import torch
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(rank.spec.model_dir)
     groups: dict[str, list[float]] = defaultdict(list)
-    gained: list[list[tuple[str, float]]] = [[] for _ in of_ranks]
-    for rows, batch in zip(gained, of_ranks, strict=True):
-        for ids, begin in sequences(batch):
-            prompt = tokenizer.decode(ids[:begin])
-            worth = reward(tokenizer.decode(ids[begin:], skip_special_tokens=True))
-            groups[prompt].append(worth)
-            rows.append((prompt, worth))
+
+    def gain(ids: Any, begin: int) -> tuple[str, float]:
+        prompt = tokenizer.decode(ids[:begin])
+        worth = reward(tokenizer.decode(ids[begin:], skip_special_tokens=True))
+        groups[prompt].append(worth)
+        return prompt, worth
+
+    gained = [[[gain(*row) for row in sequences(batch)] for batch in of] for of in batches]
 
     def advantage(prompt: str, worth: float) -> float:
         group = torch.tensor(groups[prompt], dtype=torch.float64)
         return float((worth - group.mean()) / (group.std() + EPSILON))
 
-    return [[advantage(*row) for row in rows] for rows in gained]
+    return [[[advantage(*row) for row in rows] for rows in of_rank] for of_rank in gained]
 
 
-def assert_rows(
-    rank: Rank, batches: Sequence[Sequence[Batch]], scores: Sequence[Sequence[Sequence[float]]]
-) -> None:
+def assert_rows(rank: Rank, batches: Sequence[Sequence[Batch]], scores: Scores) -> None:
     """Precondition: completions are uneven, and each is better or worse than its group."""
     found = [len(ids) - begin for b in batches for batch in b for ids, begin in sequences(batch)]
-    every = [one for micro_batch in scores for of_rank in micro_batch for one in of_rank]
+    every = [one for of_rank in scores for micro_batch in of_rank for one in micro_batch]
     told = f"lengths of completions: {sorted(found)}; advantages: {[round(a, 2) for a in every]}"
     rank.precondition("rows", len(set(found)) > 2 and all(abs(a) > 0.1 for a in every), told)
 
 
-def loss(model: Any, reference: Any, sequence: dpo.Sequence_, advantage: float) -> Any:
-    """The loss of a completion: the mean over its tokens."""
+def losses(model: Any, reference: Any, row: Row, heat: float) -> Any:
+    """The loss of each token of a completion.
+
+    Args:
+        row: the sequence and its advantage.
+        heat: the temperature.
+    """
     import torch
 
-    ids, begin = sequence
+    (ids, begin), advantage = row
     logp, referred = (
-        -measuring.token_losses(m(input_ids=ids[None]).logits, ids[None])[begin - 1 :]
+        -measuring.token_losses(m(input_ids=ids[None]).logits / heat, ids[None])[begin - 1 :]
         for m in (model, reference)
     )
     gap = referred.detach() - logp
     divergence = gap.exp() - gap - 1
     ratio = torch.exp(logp - logp.detach())
-    return (BETA * divergence - ratio * advantage).mean()
+    return BETA * divergence - ratio * advantage
 
 
 def parts(
-    rank: Rank,
-    batches: Sequence[Sequence[Batch]],
-    scores: Sequence[Sequence[Sequence[float]]],
-    reference: Path,
+    rank: Rank, batches: Sequence[Sequence[Batch]], scores: Scores, reference: Path
 ) -> list[list[measuring.Tensors]]:
-    """What every micro-batch adds to the gradient of the mean over all completions of the step.
+    """What every micro-batch adds to the gradient of the loss of the step.
 
     Args:
         batches: by rank and micro-batch, what the loss was computed from.
-        scores: the advantages, by micro-batch and rank.
+        scores: the advantages, in the same order.
         reference: folder of the reference model.
     """
     model, other = measuring.twin(rank), measuring.twin(rank, reference)
-    total = sum(len(sequences(batch)) for of_rank in batches for batch in of_rank)
+    every = [batch for of_rank in batches for batch in of_rank]
+    completions = sum(len(sequences(batch)) for batch in every)
+    all_tokens = sum(tokens(batch) for batch in every)
+    heat, way = temperature(rank), averaging(rank)
 
     def part(batch: Batch, advantages: Sequence[float]) -> measuring.Tensors:
         rows = zip(sequences(batch), advantages, strict=True)
-        return measuring.gradient(model, sum(loss(model, other, *row) for row in rows) / total)
+        of_rows = [losses(model, other, row, heat) for row in rows]
+        if way == "grpo":
+            loss = sum(row.mean() for row in of_rows) / completions
+        else:
+            divisor = all_tokens if way == "dapo" else tokens(batch) * len(every)
+            loss = sum(row.sum() for row in of_rows) / divisor
+        return measuring.gradient(model, loss)
 
-    by_rank = zip(*scores, strict=True)
     return [
         [part(*of_batch) for of_batch in zip(of_rank, own, strict=True)]
-        for of_rank, own in zip(batches, by_rank, strict=True)
+        for of_rank, own in zip(batches, scores, strict=True)
     ]
+
+
+def tokens(batch: Batch) -> int:
+    """How many tokens of completions a batch has."""
+    return sum(len(ids) - begin for ids, begin in sequences(batch))
