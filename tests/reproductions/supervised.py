@@ -16,6 +16,10 @@ from trl_compat.runtime.context import Rank, at_least
 
 PACKED = 16  # tokens of a packed row
 SHORT = 6  # tokens that are kept of a row that is too long
+LEAK = 1e-6  # of a logit in float64; rounding changes less
+LONG = 2 * SHORT + 2  # words of a row whose first half alone is too long
+
+COMPLETIONS = ("completion", "truncated-away")  # facets whose rows are prompts and completions
 
 Place = tuple[int, int]  # row of the dataset and place in it
 PADDING, OTHER = (-1, 0), (-1, 1)
@@ -45,11 +49,24 @@ def lengths(rank: Rank) -> list[int]:
     """How many words each row has."""
     rows = steps.rows_of_a_step(rank)
     if rank.condition("facet") != "packed":
-        return [3 + (5 * row) % 7 for row in range(rows)]
+        usual = [3 + (5 * row) % 7 for row in range(rows)]
+        too_long = rank.condition("facet") == "truncated-away" and not dropped(rank)
+        return [LONG] * rows + usual if too_long else usual
     # Two and two fill a packed row, whichever way they are packed: with the special tokens.
     special = 1 + len(tokenizer_of(rank)("")["input_ids"])
     pairs = [(9 + row % 5, PACKED - 9 - row % 5) for row in range(rows)]
     return [length - special for pair in pairs for length in pair]
+
+
+def dropped(rank: Rank) -> bool:
+    """Whether the script leaves out the rows whose prompts are too long."""
+    return bool(rank.condition("long_prompts") == "dropped")
+
+
+def longest(rank: Rank) -> int:
+    """The ``max_length`` of the variant."""
+    usual = {"truncated": SHORT, "truncated-away": SHORT, "packed": PACKED}
+    return int(rank.condition("max_length", usual.get(rank.condition("facet"), 64)))
 
 
 def columns(rank: Rank, tokenizer: Any) -> dict[str, list[str]]:
@@ -58,7 +75,7 @@ def columns(rank: Rank, tokenizer: Any) -> dict[str, list[str]]:
     texts = ["".join(next(supply) for _ in range(length)) for length in lengths(rank)]
     if rank.condition("texts_end_in") == "eos":
         texts = [text + tokenizer.eos_token for text in texts]
-    if rank.condition("facet") != "completion":
+    if rank.condition("facet") not in COMPLETIONS:
         return {rank.condition("text_field", "text"): texts}
     halves = [(text.split(" ")[1:], len(text.split(" ")) // 2) for text in texts]
     return {
@@ -84,9 +101,9 @@ def right(rank: Rank, tokenizer: Any, given: Mapping[str, Sequence[str]]) -> dic
         for row, ids in enumerate(rows(rank, tokenizer, given))
         for at, token in enumerate(ids)
     }
-    if rank.condition("facet") == "truncated":
-        found = {place: token for place, token in found.items() if place[1] < SHORT}
-    if rank.condition("facet") == "completion":
+    if rank.condition("facet") in ("truncated", "truncated-away"):
+        found = {place: token for place, token in found.items() if place[1] < longest(rank)}
+    if rank.condition("facet") in COMPLETIONS:
         prompts = [len(tokenizer(prompt)["input_ids"]) for prompt in given["prompt"]]
         found = {place: token for place, token in found.items() if place[1] >= prompts[place[0]]}
     return found
@@ -102,6 +119,35 @@ def watched(trainer: Any) -> list[dict[str, list[list[int]]]]:
 
     trainer.model.register_forward_pre_hook(keep, with_kwargs=True)
     return seen
+
+
+def make_flat(trainer: Any, tokenizer: Any) -> None:
+    """Gives the trainer TRL's collator that joins the texts of a batch without padding.
+
+    The trainer itself gives position ids with it only under flash attention, which needs a GPU.
+    Other attention finds in them where a text begins, too, if there is no attention mask.
+    """
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+    trainer.data_collator = DataCollatorForLanguageModeling(
+        pad_token_id=tokenizer.pad_token_id, padding_free=True
+    )
+
+
+def in_order(trainer: Any) -> None:
+    """Lets the trainer take the rows in their order, so that whole steps have rows of one kind."""
+    from torch.utils.data import SequentialSampler
+
+    trainer._get_train_sampler = lambda *_: SequentialSampler(trainer.train_dataset)
+
+
+def empty(seen: Sequence[Mapping[str, list[list[int]]]], logs: Sequence[Any]) -> dict[str, Any]:
+    """How many rows were trained on though nothing of them carries loss, and what that logged."""
+    labels = [labels for batch in seen for labels in batch["labels"]]
+    return {
+        "empty_rows": sum(set(of_row[1:]) == {-100} for of_row in labels),
+        "zero_losses": sum(log.get("loss") == 0 for log in logs),
+    }
 
 
 def carried(
@@ -143,6 +189,28 @@ def carried(
     return loss, there, first
 
 
+def leaks(rank: Rank, seen: Sequence[Mapping[str, list[list[int]]]]) -> int:
+    """How many tokens of flat batches are predicted from another text as well.
+
+    The model that the trainer calls is called again with what it was given, in float64, and with
+    each text alone.
+    """
+    import torch
+
+    model = measuring.twin(rank)
+    found = 0
+    for batch in seen:
+        given = {n: torch.tensor(batch[n]) for n in batch if n != "labels"}
+        starts = [at for at, place in enumerate(batch["position_ids"][0]) if place == 0]
+        with torch.no_grad():
+            together = model(**given, use_cache=False).logits[0]
+            for start, end in zip(starts, [*starts[1:], len(together)], strict=True):
+                alone = model(given["input_ids"][:, start:end], use_cache=False).logits[0]
+                away = (together[start:end] - alone).abs().amax(-1)
+                found += int((away > LEAK).sum())
+    return found
+
+
 def told(place: Place, tokenizer: Any, tokens: Mapping[Place, int]) -> str:
     """A place for people."""
     if place in tokens:
@@ -177,13 +245,24 @@ def compared(
     return found
 
 
+def assert_padding_free(rank: Rank) -> None:
+    """The releases that have the collator, and see boundaries without flash attention."""
+    if not at_least("trl", "0.19.0"):
+        rank.not_applicable("no collator of TRL that joins texts", since="0.19.0")
+    if not (at_least("transformers", "4.54.0") and at_least("torch", "2.6.0")):
+        since = "transformers 4.54.0 and torch 2.6.0"
+        rank.not_applicable("only flash attention sees where a text begins", since=since)
+
+
 def scenario(rank: Rank) -> None:
     facet = rank.condition("facet")
-    if facet == "completion" and not at_least("trl", "0.17.0"):
+    if facet in COMPLETIONS and not at_least("trl", "0.17.0"):
         rank.not_applicable("no loss on the completion alone", since="0.17.0")
     tokenizer = tokenizer_of(rank)
     given = columns(rank, tokenizer)
-    most = {"truncated": SHORT, "packed": PACKED}.get(facet, 64)
+    if facet == "padding-free":
+        assert_padding_free(rank)
+    most = longest(rank)
     trainer = sft.trainer(
         rank,
         columns=given,
@@ -193,9 +272,24 @@ def scenario(rank: Rank) -> None:
         max_seq_length=most,
         dataset_text_field=rank.condition("text_field", "text"),
     )
+    if flat := facet == "padding-free" and rank.condition("padding_free", True):
+        make_flat(trainer, tokenizer)
     rows_made, taken = len(trainer.train_dataset), steps.rows_of_a_step(rank)
-    rank.precondition("one-step", rows_made <= taken, f"{rows_made} rows for a step of {taken}")
+    count = 1
+    if facet == "truncated-away":
+        in_order(trainer)
+        count = trainer.args.max_steps = max(1, rows_made // taken)
+    rank.precondition(
+        "one-step", rows_made <= count * taken, f"{rows_made} rows for {count} steps of {taken}"
+    )
     seen = watched(trainer)
-    steps.take(rank, trainer)
+    logs = steps.take(rank, trainer, count).logs
     everything = [batch for mine in measuring.everyones(rank, seen) for batch in mine]
-    measuring.judged(rank, "supervised", lambda: compared(rank, tokenizer, given, everything))
+
+    def measured() -> dict[str, Any]:
+        found = compared(rank, tokenizer, given, everything)
+        if facet == "padding-free":
+            return {**found, "leaks": leaks(rank, everything) if flat else 0}
+        return {**found, **empty(everything, logs)} if facet == "truncated-away" else found
+
+    measuring.judged(rank, "supervised", measured)

@@ -62,3 +62,29 @@ def there_are_more_rows_than_a_step_takes(rank: Any, reproduction: Any) -> None:
     lengths = reproduction.lengths
 
     reproduction.lengths = lambda rank: [*lengths(rank), 4, 4]
+
+
+@breaks("supervised", within="measuring.judged", variant="sft-truncated-away")
+def a_row_has_no_label(rank: Any, reproduction: Any) -> None:
+    def unlabel(batch: Any) -> None:
+        batch["labels"][0] = -100
+
+    labels_changed(reproduction, unlabel)
+
+
+@breaks("supervised", within="measuring.judged", variant="sft-padding-free")
+def a_mask_hides_where_texts_begin(rank: Any, reproduction: Any) -> None:
+    def mask(batch: Any) -> None:
+        batch["attention_mask"] = batch["input_ids"].new_ones(batch["input_ids"].shape)
+
+    def install(_result: Any, trainer: Any, *_: Any) -> None:
+        collate = trainer.data_collator
+
+        def spoiled(rows: Any) -> Any:
+            batch = collate(rows)
+            mask(batch)
+            return batch
+
+        trainer.data_collator = spoiled
+
+    upon(reproduction, "make_flat", install)
