@@ -58,8 +58,9 @@ def followed(rank: Rank, taken: steps.Steps, batches: Any, folder: Path) -> dict
     model = measuring.twin(rank, folder)
     total = sum(sft.labelled(batch) for of_rank in batches for batch in of_rank)
     loss = sum(sft.losses(model, batch).sum() for of_rank in batches for batch in of_rank) / total
-    right = measuring.gradient(model, loss)
-    names = sorted(right)
+    slopes = measuring.gradient(model, loss)
+    names = sorted(taken.change)
+    right = {name: slopes[name] for name in names}
     whole, step = measuring.flat(right, names), measuring.flat(taken.change, names)
     meant = whole != 0
     kinds = {str(tensor.dtype).removeprefix("torch.") for tensor in taken.after.values()}
