@@ -161,10 +161,10 @@ def test_doctor_is_exact_for_the_conditions_of_each_cell(tmp_path: Path, stack: 
 
 def test_doctor_finds_nothing_where_nothing_applies(tmp_path: Path) -> None:
     source = read(tmp_path, "newest", "uv.lock")
-    for trainer in ("GRPO", "Online DPO", "SFT"):
+    for trainer in ("GRPO", "KTO", "Reward"):
         for strategy in ("ddp", "fsdp"):
             named = {"trainer": trainer, "strategy": strategy, "peft": False}
             assert said(source, named) == set()
     without = {n: v for n, v in document().stacks["newest"].packages.items() if n != "deepspeed"}
     (tmp_path / "uv.lock").write_text(WRITERS["uv.lock"](without), encoding="utf-8")
-    assert said(sources.read(tmp_path / "uv.lock"), {"peft": False}) == set()
+    assert said(sources.read(tmp_path / "uv.lock"), {"trainer": "GRPO", "peft": False}) == set()

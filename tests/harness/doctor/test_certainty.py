@@ -224,8 +224,8 @@ N = r"\d+"
             f"and GPUs applies, {N} more depend on unspecified conditions",
         ),
         (
-            ("--trainer", "Online DPO", "--strategy", "ddp"),
-            f"0 of {N} known failures that can concern the Online DPO trainer with DDP apply",
+            ("--trainer", "XPO", "--strategy", "ddp"),
+            f"0 of {N} known failures that can concern the XPO trainer with DDP apply",
         ),
         (
             ("--trainer", "ORPO", "--strategy", "fsdp2"),
