@@ -32,8 +32,8 @@ def the_scale_is_another(rank: Any, reproduction: Any) -> None:
     reproduction.ALPHA = 2 * reproduction.RANK + 1
     make = reproduction.lora
 
-    def with_the_old_scale() -> Any:
-        config = make()
+    def with_the_old_scale(*given: Any) -> Any:
+        config = make(*given)
         config.lora_alpha = 2 * reproduction.RANK
         return config
 
