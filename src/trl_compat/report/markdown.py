@@ -236,7 +236,7 @@ def _versions(
     document: Results, stacks: Sequence[str], batches: Sequence[provenance.Batch]
 ) -> Iterator[str]:
     yield _row("stack", *SHOWN_PACKAGES, "as of", "[run](#the-runs)")
-    yield _row(*["---"] * (len(SHOWN_PACKAGES) + 3))
+    yield "|" + "---|" * (len(SHOWN_PACKAGES) + 3)
     for name in stacks:
         stack = document.stacks[name]
         versions = [tables.version_text(getattr(stack, p)) for p in SHOWN_PACKAGES]

@@ -80,7 +80,8 @@ def keys(cells: list[Cell]) -> dict[str, str]:
 def concerned(path: str, cells: list[Cell]) -> set[str]:
     """The cells whose ranks can import a file of the bundle, said from the layout alone."""
     if path.startswith("trl_compat/runtime/losses/"):
-        users = {"gradient"} | ({"accumulation"} if Path(path).stem != "grpo" else set())
+        shared = Path(path).stem in ("__init__", "kto", "reward")
+        users = {"gradient"} | ({"accumulation"} if shared else set())
         return {cell.id for cell in cells if cell.failure in users}
     if not path.startswith("trl_compat/fixes/"):
         return {cell.id for cell in cells}
