@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trl_compat.runtime import measuring, sft, steps
+from trl_compat.runtime import measuring, sft, stand_ins, steps
 from trl_compat.runtime.context import Rank, at_least
 
 EPOCH, STEPS = 3, 5
@@ -65,6 +65,9 @@ def scenario(rank: Rank) -> None:
     loads = rank.condition("strategy") != "ddp" or rank.spec.device != "cpu"
     if not loads and not at_least("torch", "2.15.0"):
         rank.not_applicable("torch loads no optimizer to the device 'cpu:0'", until="torch 2.13")
+    if rank.condition("fsdp_version") == 1:
+        stand_ins.fsdp1_state_on_cpu(rank)
+        stand_ins.fsdp1_optimizer_state_on_cpu(rank)
     start = rank.condition("from_step")
     whole, seen = train(rank, "whole", None)
     resumed, again = train(rank, "resumed", rank.folder / "whole" / f"checkpoint-{start}")

@@ -159,6 +159,10 @@ NAMED = {
         "operation AVG and returns the sum (executed; 2.10.0 returns the average). NCCL averages. "
         "The sum is divided by the number of ranks."
     ),
+    "fsdp1-optimizer-state-on-cpu-1": (
+        "FSDP1 gathers both moments of AdamW into the same memory and copies each to the CPU from "
+        "there. On CPU ranks that copies nothing, and both are saved as the second. Each is copied."
+    ),
     "fsdp1-state-on-cpu-1": (
         "FSDP1's whole state dict on CPU: before torch 2.15 parameters are moved to the CPU and "
         "those on the device are freed, which are the same on CPU ranks (executed: SIGSEGV). They "
@@ -265,6 +269,24 @@ def fsdp1_state_on_cpu(rank: Rank) -> None:
     if rank.spec.device == "cpu" and not hasattr(FlatParamHandle, "_offload_to_cpu"):
         rank.use_stand_in("fsdp1-state-on-cpu-1")
         replace(FlatParamHandle, "to_cpu", lambda self: contextlib.nullcontext())
+
+
+def fsdp1_optimizer_state_on_cpu(rank: Rank) -> None:
+    """FSDP1's whole optimizer state on CPU: its tensors are views of one buffer, used again."""
+    from torch.distributed.fsdp import _optim_utils
+
+    if rank.spec.device != "cpu":
+        return
+    rank.use_stand_in("fsdp1-optimizer-state-on-cpu-1")
+    unflatten = _optim_utils._unflatten_orig_param_states
+
+    def copied(info: Any, states: dict[str, Any], name: str, *more: Any, **options: Any) -> None:
+        unflatten(info, states, name, *more, **options)
+        for state in states.values():
+            if name in state:
+                state[name] = state[name].clone()
+
+    replace(_optim_utils, "_unflatten_orig_param_states", copied)
 
 
 @contextlib.contextmanager

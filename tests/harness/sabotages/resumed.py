@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trl_compat.runtime.context import replace
+
 from .declaration import breaks
 from .spoiling import no_learning_rate, upon
 
@@ -34,3 +36,10 @@ def it_starts_from_the_beginning(rank: Any, reproduction: Any) -> None:
 @breaks("trained", within="scenario", variant="sft-ddp-first-epoch", stack="newest")
 def nothing_is_trained(rank: Any, reproduction: Any) -> None:
     no_learning_rate()
+
+
+@breaks("resumed", within="measuring.judged", variant="sft-fsdp2-first-epoch", stack="newest")
+def the_optimizer_is_not_read(rank: Any, reproduction: Any) -> None:
+    import transformers.trainer as place
+
+    replace(place, "load_fsdp_optimizer", lambda *_, **__: None)
