@@ -88,7 +88,7 @@ def _overview(document: Results, failures: Sequence[str]) -> Iterator[str]:
             yield _row(release, f"`{stack}`", *words)
         return
     yield (
-        "The worst outcome of the stacks of each minor release of TRL, and how many have it; "
+        "The worst outcome of the stacks of each minor release of TRL, and how many have it, where not all do; "
         "[compatibility.html](compatibility.html) has a row for each stack."
     )
     yield ""
@@ -96,8 +96,14 @@ def _overview(document: Results, failures: Sequence[str]) -> Iterator[str]:
     yield _row(*["---"] * (len(failures) + 2))
     for minor, names in tables.by_minor(document, stacks):
         worst = [tables.worst_of(found, names, failure) for failure in failures]
-        words = (f"{w.summary.mark} {w.summary.word}, {w.share}" if w else "not run" for w in worst)
-        yield _row(minor, str(len(names)), *words)
+        yield _row(minor, str(len(names)), *(_worst_words(one) for one in worst))
+
+
+def _worst_words(worst: tables.Worst | None) -> str:
+    if worst is None:
+        return "not run"
+    share = "" if worst.alike == worst.stacks else f", {worst.share}"
+    return f"{worst.summary.mark} {worst.summary.word}{share}"
 
 
 def _failure(document: Results, advisory: Advisory) -> Iterator[str]:

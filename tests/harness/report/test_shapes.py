@@ -249,7 +249,7 @@ def test_the_worst_stack_speaks_for_a_minor_release(ours: Catalogue) -> None:
     found = over(releases, *cells, on("s5", Outcome.REPRODUCED))
     text = markdown.render(found, ours)
     assert "| 1.1 | 10 | ❌ fails, 1 of 10 |" in text
-    assert "| 1.2 | 10 | ✅ works, 10 of 10 |" in text
+    assert "| 1.2 | 10 | ✅ works |" in text
     page = html.render(found, ours)
     assert "</span> fails<small>1 of 10</small>" in page
     assert page.count('class="minor"') == 4
