@@ -88,8 +88,8 @@ def _overview(document: Results, failures: Sequence[str]) -> Iterator[str]:
             yield _row(release, f"`{stack}`", *words)
         return
     yield (
-        "The worst outcome of the stacks of each minor release of TRL, and how many have it, where not all do; "
-        "[compatibility.html](compatibility.html) has a row for each stack."
+        "The worst outcome of the stacks of each minor release of TRL, and how many have it, "
+        "where not all do; [compatibility.html](compatibility.html) has a row for each stack."
     )
     yield ""
     yield _row("TRL", "stacks", *links)
